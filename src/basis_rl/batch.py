@@ -1,0 +1,160 @@
+"""What an estimator is given (`RewardBatch`) and what it gives back (`Estimate`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from basis_rl.errors import BatchError
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+def as_keys(keys: Sequence[str | int] | npt.NDArray[np.generic], *, what: str) -> list[str]:
+    """Prompt keys (or sources, or rollout ids) as a list of strings.
+
+    Parameters
+    ----------
+    keys : sequence of str or int, shape (B,)
+    what : str
+        How an error names the sequence.
+
+    Raises
+    ------
+    BatchError
+        If an element is neither a string nor an integer.
+    """
+    if isinstance(keys, str | bytes):
+        raise BatchError(f"{what} is the single string {keys!r}: pass a list with one per row")
+    items: list[Any] = keys.tolist() if isinstance(keys, np.ndarray) else list(keys)
+    kinds = set(map(type, items))
+    if kinds <= {str}:
+        return items
+    for row, item in enumerate(items):
+        if isinstance(item, bool) or not isinstance(item, str | int | np.integer):
+            raise BatchError(
+                f"{what}[{row}] is {item!r} ({type(item).__name__}): use strings or integers"
+            )
+    return [str(item) for item in items]
+
+
+@dataclass(frozen=True)
+class RewardBatch:
+    """One step's rewards, one row a rollout (or a turn of a rollout).
+
+    Attributes
+    ----------
+    keys : list of str, length B
+        Prompt of each row; rows with the same key are rollouts of the same prompt. Integers
+        are taken as their decimal strings.
+    rewards : float64 array, shape (B,)
+        NaN means *no verdict* (the verifier's infrastructure failed), never a wrong answer.
+    sources : list of str, length B, optional
+        Data set or task of each row.
+    rollout_ids : list of str, length B, optional
+        Rows of one prompt with the same id are turns of one rollout and share its reward.
+        Without it every row is a rollout of its own.
+    lengths : float64 array, shape (B,), optional
+        Completion lengths in tokens, positive.
+    step : int, optional
+        The trainer's step.
+    policy_version : int, optional
+        Version of the policy that sampled the batch.
+
+    Raises
+    ------
+    BatchError
+        If the batch is empty, lengths differ, a reward is infinite or a length is not positive.
+    """
+
+    keys: list[str]
+    rewards: FloatArray
+    sources: list[str] | None = field(default=None, kw_only=True)
+    rollout_ids: list[str] | None = field(default=None, kw_only=True)
+    lengths: FloatArray | None = field(default=None, kw_only=True)
+    step: int | None = field(default=None, kw_only=True)
+    policy_version: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__  # the dataclass is frozen
+        set_field(self, "keys", as_keys(self.keys, what="keys"))
+        set_field(self, "rewards", _as_floats(self.rewards, what="rewards"))
+        for name in ("sources", "rollout_ids"):
+            value = getattr(self, name)
+            if value is not None:
+                set_field(self, name, as_keys(value, what=name))
+        if self.lengths is not None:
+            set_field(self, "lengths", _as_floats(self.lengths, what="lengths"))
+        self._check()
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def _check(self) -> None:
+        if not self.keys:
+            raise BatchError("the batch is empty: an estimator needs at least one row")
+        for name in ("rewards", "sources", "rollout_ids", "lengths"):
+            value = getattr(self, name)
+            if value is not None and len(value) != len(self.keys):
+                raise BatchError(
+                    f"{name} has {len(value)} entries for {len(self.keys)} keys: pass one per row"
+                )
+        infinite = np.isinf(self.rewards)
+        if infinite.any():
+            row = int(infinite.argmax())
+            raise BatchError(
+                f"rewards[{row}] is {self.rewards[row]} (prompt {self.keys[row]!r}): rewards must "
+                "be finite; use NaN where the verifier gave no verdict"
+            )
+        if self.lengths is not None and not (self.lengths > 0).all():
+            row = int(np.argmin(self.lengths > 0))
+            raise BatchError(
+                f"lengths[{row}] is {self.lengths[row]}: a completion has at least one token"
+            )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Baselines and advantages of a batch.
+
+    Attributes
+    ----------
+    baselines : float64 array, shape (B,)
+        NaN in rows without a verdict.
+    advantages : float64 array, shape (B,)
+        ``rewards - baselines``; exactly 0 in rows without a verdict. Take those rows out of the
+        loss's denominator: ``np.isnan(baselines)`` names them.
+    metrics : dict of str to float
+        Flat scalars about this call.
+    """
+
+    baselines: FloatArray
+    advantages: FloatArray
+    metrics: Mapping[str, float]
+
+
+def group_index(keys: list[str]) -> IntArray:
+    """Number of each row's prompt, in order of first appearance; shape (B,)."""
+    number: dict[str, int] = {}
+    return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
+
+
+def sum_by(index: IntArray, values: FloatArray, size: int) -> FloatArray:
+    """Sum of the values of each index 0, 1, …; shape (size,)."""
+    return np.bincount(index, weights=values, minlength=size).astype(np.float64, copy=False)
+
+
+def _as_floats(values: npt.ArrayLike, *, what: str) -> FloatArray:
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise BatchError(f"{what} cannot be read as numbers ({error}): pass floats") from None
+    if array.ndim != 1:
+        raise BatchError(f"{what} has shape {array.shape}: pass one number per row, shape (B,)")
+    return array

@@ -1,0 +1,185 @@
+"""The three verbs that every estimator has, and the checks that all of them share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from basis_rl.batch import BoolArray, Estimate, FloatArray, IntArray, RewardBatch, sum_by
+from basis_rl.errors import BatchError, StateError
+
+State = dict[str, Any]
+
+
+class Estimator(ABC):
+    """A baseline for every row of a batch of rewards.
+
+    Attributes
+    ----------
+    max_unverified : float
+        Largest share of rows without a verdict (NaN) that `estimate` accepts.
+    """
+
+    name: ClassVar[str]
+    max_unverified: float = 0.1
+
+    def estimate(self, batch: RewardBatch) -> Estimate:
+        """Baselines and advantages of one batch.
+
+        Rows without a verdict enter no sum and get advantage 0 and baseline NaN; the rows of one
+        rollout count once.
+
+        Raises
+        ------
+        BatchError
+            If more than `max_unverified` of the rows are NaN, or a rollout's rows disagree.
+        """
+        verified = ~np.isnan(batch.rewards)
+        check_verified(verified, self.max_unverified)
+        rollouts, row_of = distinct_rollouts(batch, verified)
+        baselines_of, metrics = self._baselines(rollouts)
+        baselines = np.full(len(batch), np.nan)
+        baselines[verified] = baselines_of[row_of]
+        advantages = np.where(verified, batch.rewards - baselines, 0.0)
+        scale = self._scale(rollouts)
+        if scale is not None:
+            advantages[verified] *= scale[row_of]
+        metrics = {**metrics, **summary(batch.rewards, baselines, advantages, verified)}
+        return Estimate(baselines, advantages, metrics)
+
+    @abstractmethod
+    def _baselines(self, rollouts: RewardBatch) -> tuple[FloatArray, dict[str, float]]:
+        """Baselines of distinct rollouts, all with a verdict, and the estimator's own metrics."""
+
+    def _scale(self, rollouts: RewardBatch) -> FloatArray | None:
+        """Factor of each rollout's advantage; None is 1."""
+        return None
+
+    def state_dict(self) -> State:
+        """What a restart needs, as JSON types."""
+        return {"estimator": self.name, **self._state()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` gave.
+
+        Raises
+        ------
+        StateError
+            If the state is another estimator's or misses an entry.
+        """
+        if state.get("estimator") != self.name:
+            raise StateError(
+                f"the saved state is of estimator {state.get('estimator')!r}, this run uses "
+                f"{self.name!r}: resume with the same estimator"
+            )
+        try:
+            self._load(state)
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(
+                f"the saved state of {self.name!r} is damaged ({error!r}): delete it to start anew"
+            ) from error
+
+    def _state(self) -> State:
+        return {}
+
+    def _load(self, state: Mapping[str, Any]) -> None:
+        return None
+
+
+def check_verified(verified: BoolArray, max_unverified: float) -> None:
+    """Refuse a batch with too many rows without a verdict."""
+    missing = 1.0 - verified.mean()
+    if missing == 1.0 or missing > max_unverified:
+        raise BatchError(
+            f"{missing:.1%} of the rewards are NaN (first: row {int(verified.argmin())}), over "
+            f"the {max_unverified:.1%} allowed: mend the verifier, or raise max_unverified"
+        )
+
+
+def distinct_rollouts(batch: RewardBatch, verified: BoolArray) -> tuple[RewardBatch, IntArray]:
+    """One row per rollout with a verdict, and each such row's rollout.
+
+    Returns
+    -------
+    rollouts : RewardBatch
+        R rows; a rollout's length is the sum over its rows.
+    row_of : int64 array, shape (number of verified rows,)
+        Index into ``rollouts``.
+
+    Raises
+    ------
+    BatchError
+        If rows of one rollout have different rewards.
+    """
+    rows = np.flatnonzero(verified)
+    if batch.rollout_ids is None:
+        if len(rows) == len(batch):
+            return batch, rows
+        return _take(batch, rows, batch.lengths), np.arange(len(rows))
+    number: dict[tuple[str, str], int] = {}
+    row_of = np.array(
+        [number.setdefault((batch.keys[i], batch.rollout_ids[i]), len(number)) for i in rows],
+        dtype=np.int64,
+    )
+    first = np.full(len(number), len(batch), dtype=np.int64)
+    np.minimum.at(first, row_of, rows)
+    differs = batch.rewards[rows] != batch.rewards[first[row_of]]
+    if differs.any():
+        row = int(rows[differs.argmax()])
+        raise BatchError(
+            f"rows of rollout {batch.rollout_ids[row]!r} of prompt {batch.keys[row]!r} have "
+            "different rewards: give every row of a rollout the rollout's reward"
+        )
+    lengths = None
+    if batch.lengths is not None:
+        lengths = sum_by(row_of, batch.lengths[rows], len(number))
+    return _take(batch, first, lengths, all_lengths=True), row_of
+
+
+def spread(matrix: FloatArray, row_of: IntArray, verified: BoolArray) -> FloatArray:
+    """Weights between rollouts, shape (R, R), as weights between the rows of the batch, (B, B).
+
+    A rollout's weight is shared evenly by its rows; rows without a verdict have none.
+    """
+    share = 1.0 / np.bincount(row_of)[row_of]
+    rows = np.flatnonzero(verified)
+    full = np.zeros((len(verified), len(verified)))
+    full[np.ix_(rows, rows)] = matrix[np.ix_(row_of, row_of)] * share
+    return full
+
+
+def _take(
+    batch: RewardBatch, rows: IntArray, lengths: FloatArray | None, *, all_lengths: bool = False
+) -> RewardBatch:
+    def pick(values: list[str] | None) -> list[str] | None:
+        return None if values is None else [values[i] for i in rows]
+
+    return RewardBatch(
+        [batch.keys[i] for i in rows],
+        batch.rewards[rows],
+        sources=pick(batch.sources),
+        lengths=lengths if lengths is None or all_lengths else lengths[rows],
+        step=batch.step,
+        policy_version=batch.policy_version,
+    )
+
+
+def summary(
+    rewards: FloatArray, baselines: FloatArray, advantages: FloatArray, verified: BoolArray
+) -> dict[str, float]:
+    """Metrics that every estimator reports."""
+    reward_std = float(rewards[verified].std())
+    advantage_std = float(advantages[verified].std())
+    return {
+        "reward_mean": float(rewards[verified].mean()),
+        "reward_std": reward_std,
+        "baseline_mean": float(baselines[verified].mean()),
+        "advantage_mean": float(advantages[verified].mean()),
+        "advantage_std": advantage_std,
+        "advantage_to_reward_std": advantage_std / reward_std if reward_std > 0 else float("nan"),
+        "advantage_zero_fraction": float((advantages[verified] == 0).mean()),
+        "unverified_fraction": float(1.0 - verified.mean()),
+    }

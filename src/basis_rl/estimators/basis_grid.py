@@ -1,0 +1,108 @@
+"""`Basis` on 0/1 rewards with beta chosen on a grid (Algorithm 1 of the paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from basis_rl.batch import BoolArray, FloatArray, IntArray
+from basis_rl.calibrate import (
+    BetaChoice,
+    PairBaselines,
+    active_set_loss,
+    pair_baselines,
+    value_grid,
+    whole_batch_loss,
+)
+from basis_rl.estimators.basis_options import BasisOptions
+from basis_rl.levels import Levels, pair_codes
+from basis_rl.refine import Weighting, bernoulli_weighting, refined_baselines, weight_matrix
+from basis_rl.values import active_set, tilted_value
+
+
+class BinaryGrid:
+    """Tilted values, a refinement, and the beta with the least loss.
+
+    Parameters
+    ----------
+    logits : array, shape (P,)
+        Logit of every prompt's (smoothed) pass rate.
+    options : BasisOptions
+    """
+
+    def __init__(self, logits: FloatArray, options: BasisOptions) -> None:
+        self.options = options
+        self.logits = logits
+        self.levels = Levels.of(logits)
+        self.grid = value_grid(self.levels.logits, options.betas, options.variant, options.epsilon)
+        self.choice = BetaChoice(options.betas, options.from_previous_batch)
+
+    def baselines(
+        self, rows: IntArray, rewards: FloatArray, sources: list[str] | None
+    ) -> tuple[FloatArray, dict[str, float]]:
+        """Baselines of rollouts, shape (R,), and metrics; ``rows`` are the prompts' places."""
+        return self.baselines_at(self.levels.lower[rows], rows, rewards)
+
+    def baselines_at(
+        self, levels: IntArray, rows: IntArray, rewards: FloatArray
+    ) -> tuple[FloatArray, dict[str, float]]:
+        """The same with the prompts' levels looked up already."""
+        codes = pair_codes(levels, rewards)
+        failures, passes = self.levels.count(rows, codes)
+        index, losses, pairs = self._calibrate(failures, passes)
+        beta = float(self.options.betas[index])
+        if self.levels.fraction is None:
+            by_code = np.stack([pairs.failed[index], pairs.passed[index]], axis=1)
+            baselines = by_code.ravel()[codes]
+        else:
+            baselines = self._exact(rows, rewards, beta)
+        return baselines, {
+            "beta": beta,
+            "tau": 1.0 / beta,
+            "active_fraction": float(self.grid.active[index] @ (failures + passes)) / len(rows),
+            "calibration_loss": float(losses[index]),
+        }
+
+    def _calibrate(
+        self, failures: FloatArray, passes: FloatArray
+    ) -> tuple[int, FloatArray, PairBaselines]:
+        """Index of the step's beta, the loss of every beta, and the baselines of every pair."""
+        pairs = pair_baselines(self.grid, failures, passes)
+        if self.options.over_active_set:
+            losses = active_set_loss(pairs, self.grid.active, failures, passes)
+        else:
+            losses = whole_batch_loss(pairs, failures, passes)
+        return self.choice.take(losses), losses, pairs
+
+    def _exact(self, rows: IntArray, rewards: FloatArray, beta: float) -> FloatArray:
+        """Baselines from the rows' own pass rates, where the grid saw neighbours."""
+        tilted = self.logits[rows] + 1.0 / beta
+        values = tilted_value(tilted, 0.0)
+        if self.options.variant == "initial":
+            return values
+        active = active_set(values, self.options.epsilon)
+        weighting = self._weighting(tilted, active)
+        return refined_baselines(values, rewards, active, weighting, when_alone=values)
+
+    def _weighting(self, tilted: FloatArray, active: BoolArray) -> Weighting:
+        return bernoulli_weighting(self.options.variant, np.exp(np.where(active, tilted, 0.0)))
+
+    def weights(self, rows: IntArray, rewards: FloatArray, sources: list[str] | None) -> FloatArray:
+        """Matrix W of Fig. 1 at the beta that `baselines` would choose; leaves the state alone."""
+        kept = self.choice.next_beta
+        _, metrics = self.baselines(rows, rewards, sources)
+        self.choice.next_beta = kept
+        tilted = self.logits[rows] + metrics["tau"]
+        values = tilted_value(tilted, 0.0)
+        active = active_set(values, self.options.epsilon)
+        return weight_matrix(values, active, self._weighting(tilted, active))
+
+    def state(self) -> dict[str, Any]:
+        """The beta of the next batch, where it comes from this one."""
+        return self.choice.state()
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state`."""
+        self.choice.load(state)

@@ -1,0 +1,28 @@
+"""Batch mean: the value estimate of REINFORCE++."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from basis_rl.batch import FloatArray, RewardBatch
+from basis_rl.estimators.base import Estimator
+
+
+class BatchMean(Estimator):
+    """One baseline for all, ``b = mean_j r_j`` over the batch's rollouts, the row's own included.
+
+    This is what the paper compares as REINFORCE++. The training code of that name weighs rollouts
+    by their tokens and divides by the standard deviation.
+
+    Source: J. Hu et al., REINFORCE++, arXiv 2501.03262.
+    """
+
+    name: ClassVar[str] = "batch-mean"
+
+    def __init__(self, *, max_unverified: float = 0.1) -> None:
+        self.max_unverified = max_unverified
+
+    def _baselines(self, rollouts: RewardBatch) -> tuple[FloatArray, dict[str, float]]:
+        return np.full(len(rollouts), rollouts.rewards.mean()), {}

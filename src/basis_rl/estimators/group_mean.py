@@ -1,0 +1,49 @@
+"""Group mean: GRPO's baseline."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from basis_rl.batch import FloatArray, RewardBatch
+from basis_rl.estimators.base import Estimator
+from basis_rl.estimators.groups import Groups
+
+
+class GroupMean(Estimator):
+    """Mean reward of the prompt's rollouts, ``b_i = mean_g r``, the row's own included.
+
+    Parameters
+    ----------
+    std : bool
+        Divide the advantage by ``std_g + epsilon``, std_g being the sample standard deviation of
+        the prompt's rewards (GRPO); False is Dr.GRPO's form. The baseline is the same.
+    epsilon : float
+        verl's 1e-6; TRL uses 1e-4.
+
+    Notes
+    -----
+    A prompt with one rollout gets advantage 0. A batch with no second rollout of any prompt is
+    refused.
+
+    Source: Z. Shao et al., DeepSeekMath, arXiv 2402.03300.
+    """
+
+    name: ClassVar[str] = "group-mean"
+
+    def __init__(
+        self, *, std: bool = True, epsilon: float = 1e-6, max_unverified: float = 0.1
+    ) -> None:
+        self.std = std
+        self.epsilon = epsilon
+        self.max_unverified = max_unverified
+
+    def _baselines(self, rollouts: RewardBatch) -> tuple[FloatArray, dict[str, float]]:
+        groups = Groups.of(rollouts, self.name)
+        means = groups.total / groups.size
+        return means[groups.index], {"single_fraction": groups.single_fraction}
+
+    def _scale(self, rollouts: RewardBatch) -> FloatArray | None:
+        if not self.std:
+            return None
+        groups = Groups.of(rollouts, self.name)
+        return 1.0 / (groups.standard_deviation(rollouts.rewards) + self.epsilon)[groups.index]

@@ -1,0 +1,33 @@
+"""Leave-one-out group mean: RLOO's baseline."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from basis_rl.batch import FloatArray, RewardBatch
+from basis_rl.estimators.base import Estimator
+from basis_rl.estimators.groups import Groups
+
+
+class LeaveOneOut(Estimator):
+    """Mean reward of the prompt's other rollouts, ``b_i = sum_{j in g, j != i} r_j / (G - 1)``.
+
+    A prompt with one rollout gets its own reward, so advantage 0. A batch with no second rollout
+    of any prompt is refused.
+
+    Source: A. Ahmadian et al., Back to basics, arXiv 2402.14740.
+    """
+
+    name: ClassVar[str] = "leave-one-out"
+
+    def __init__(self, *, max_unverified: float = 0.1) -> None:
+        self.max_unverified = max_unverified
+
+    def _baselines(self, rollouts: RewardBatch) -> tuple[FloatArray, dict[str, float]]:
+        groups = Groups.of(rollouts, self.name)
+        size, total = groups.size[groups.index], groups.total[groups.index]
+        others = (total - rollouts.rewards) / np.maximum(size - 1.0, 1.0)
+        baselines = np.where(size == 1.0, rollouts.rewards, others)
+        return baselines, {"single_fraction": groups.single_fraction}

@@ -1,0 +1,96 @@
+"""Estimators by name; other packages add theirs with `register`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from basis_rl.errors import ConfigError, nearest
+from basis_rl.estimators.base import Estimator
+
+if TYPE_CHECKING:
+    from basis_rl.passrates import PassRates
+
+# An installed package names here the module whose import calls `register`.
+ENTRY_POINTS = "basis_rl.estimators"
+
+Factory = Callable[..., Estimator]
+_FACTORIES: dict[str, tuple[Factory, bool]] = {}
+
+
+def register(
+    name: str, factory: Factory, *, needs_pass_rates: bool = False, replace: bool = False
+) -> None:
+    """Make an estimator available to `create` under a name.
+
+    Parameters
+    ----------
+    name : str
+        Lower case, words joined by hyphens.
+    factory : callable
+        Called with the options as keywords; with the table of pass rates first if
+        ``needs_pass_rates``.
+    needs_pass_rates : bool
+        Whether `create` must be given a table.
+    replace : bool
+        Allow a name that is taken.
+
+    Raises
+    ------
+    ConfigError
+        If the name is taken and ``replace`` is false.
+    """
+    if name in _FACTORIES and not replace:
+        raise ConfigError(f"an estimator named {name!r} is registered already: pass replace=True")
+    _FACTORIES[name] = (factory, needs_pass_rates)
+
+
+def names() -> list[str]:
+    """Registered names, sorted."""
+    return sorted(_FACTORIES)
+
+
+def create(name: str, pass_rates: PassRates | None = None, **options: Any) -> Estimator:
+    """Make an estimator by its registered name.
+
+    Parameters
+    ----------
+    name : str
+        One of `names()`: "basis", "zero", "batch-mean", "group-mean", "leave-one-out", ….
+    pass_rates : PassRates, optional
+        Needed by "basis"; estimators that use none ignore it.
+    **options
+        Keywords of the estimator.
+
+    Raises
+    ------
+    ConfigError
+        If the name or an option is unknown, or the table is missing.
+    """
+    if name not in _FACTORIES:
+        _load_entry_point(name)
+    if name not in _FACTORIES:
+        raise ConfigError(f"no estimator is named {name!r}{nearest(name, names())}")
+    factory, needs_pass_rates = _FACTORIES[name]
+    parameters = inspect.signature(factory).parameters
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        allowed = [n for n in parameters if n not in ("self", "pass_rates")]
+        for option in options:
+            if option not in allowed:
+                raise ConfigError(
+                    f"estimator {name!r} has no option {option!r}{nearest(option, allowed)}"
+                )
+    if needs_pass_rates:
+        if pass_rates is None:
+            raise ConfigError(f"estimator {name!r} needs pass rates: pass pass_rates=")
+        return factory(pass_rates, **options)
+    return factory(**options)
+
+
+def _load_entry_point(name: str) -> None:
+    """Import the installed package that offers an estimator of this name and registers it."""
+    import importlib.metadata  # slow to import, and seldom needed
+
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS, name=name):
+        entry.load()

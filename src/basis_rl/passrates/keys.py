@@ -1,0 +1,94 @@
+"""Keys of prompts: a content hash that is the same in every process and on every platform.
+
+The canonical form of a prompt is the JSON text of ``["text", prompt]`` or ``["chat", messages]``,
+with sorted names, no spaces, and every character outside ASCII escaped::
+
+    json.dumps(["text", prompt], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+In messages, entries that are None are left out at every level (data-set libraries add them), and
+tuples and NumPy arrays are lists. The text itself is not changed: no stripping, no Unicode
+normalisation. The key is the first 32 hexadecimal digits of its SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from basis_rl.errors import PassRatesError
+
+DIGITS = 32
+
+
+def prompt_key(prompt: str | Sequence[Mapping[str, Any]]) -> str:
+    """Content hash of a prompt, 32 hexadecimal digits.
+
+    Parameters
+    ----------
+    prompt : str or sequence of message dicts
+        A text and a chat with one message of that text have different keys.
+
+    Raises
+    ------
+    PassRatesError
+        If the prompt is neither, or a message holds what JSON cannot (an image, say).
+    """
+    return hashlib.sha256(canonical(prompt).encode("ascii")).hexdigest()[:DIGITS]
+
+
+def canonical(prompt: str | Sequence[Mapping[str, Any]]) -> str:
+    """Canonical form of a prompt, the ASCII text that `prompt_key` hashes.
+
+    Raises
+    ------
+    PassRatesError
+        As `prompt_key`.
+    """
+    if isinstance(prompt, str):
+        form: list[Any] = ["text", str(prompt)]
+    elif isinstance(prompt, list | tuple | np.ndarray):
+        for position, message in enumerate(prompt):
+            if not isinstance(message, Mapping):
+                raise PassRatesError(
+                    f"prompt[{position}] is {message!r}: give a text, or a list of message dicts "
+                    "with role and content"
+                )
+        if not len(prompt):
+            raise PassRatesError("the prompt has no messages: give at least one")
+        form = ["chat", [_plain(message, f"prompt[{i}]") for i, message in enumerate(prompt)]]
+    else:
+        raise PassRatesError(
+            f"the prompt is {prompt!r:.80} ({type(prompt).__name__}): give a text or a list of "
+            "messages"
+        )
+    return json.dumps(form, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def _plain(value: Any, place: str) -> Any:
+    """JSON types only, without None entries of dicts."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    if isinstance(value, Mapping):
+        for name in value:
+            if not isinstance(name, str):
+                raise PassRatesError(f"{place} has the name {name!r}: names in messages are texts")
+        return {
+            str(name): _plain(entry, f"{place}[{name!r}]")
+            for name, entry in value.items()
+            if entry is not None
+        }
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(entry, f"{place}[{i}]") for i, entry in enumerate(value)]
+    raise PassRatesError(
+        f"{place} is {value!r:.80} ({type(value).__name__}), which has no canonical form: name a "
+        "key column instead"
+    )
