@@ -1,0 +1,68 @@
+"""The command `basis-rl`: one small module a command, imported only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from basis_rl.errors import BasisError
+
+# command -> (module, attribute); each attribute is a click command or group.
+COMMANDS = {
+    "cache": ("basis_rl.cli.cache", "cache"),
+    "demo": ("basis_rl.cli.demo", "demo"),
+    "train": ("basis_rl.cli.train", "train"),
+}
+USAGE_ERROR = 2
+INTERRUPTED = 130
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all commands."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+
+@click.group(cls=LazyGroup)
+@click.version_option(package_name="basis-rl")
+def group() -> None:
+    """Baselines for RL with verifiable rewards from one rollout per prompt."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; every expected failure is one line on stderr, without a traceback."""
+    try:
+        code = group.main(args=arguments, prog_name="basis-rl", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as help_text:
+        help_text.show()
+        code = USAGE_ERROR
+    except click.ClickException as error:
+        _fail(error.format_message(), error.exit_code)
+    except (BasisError, OSError) as error:
+        _fail(str(error), USAGE_ERROR)
+    except ModuleNotFoundError as error:
+        _fail(f"{error}: install what this command needs, e.g. pip install 'basis-rl[trl]'", 1)
+    except (KeyboardInterrupt, click.Abort):
+        _fail("stopped; run the same command again to go on where it stopped", INTERRUPTED)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int) -> None:
+    if os.environ.get("BASIS_RL_TRACEBACK"):
+        raise  # noqa: PLE0704 - called from an except block, for debugging
+    print("basis-rl: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201
+    sys.exit(code)
