@@ -89,7 +89,7 @@ class Basis(Estimator):
     >>> table = PassRates.from_counts(["a", "b", "c"], successes=[6, 32, 60], n=64)
     >>> estimate = Basis(table).estimate(RewardBatch(["a", "b", "c"], [0.0, 1.0, 1.0]))
     >>> estimate.baselines.round(2).tolist()
-    [0.11, 0.51, 0.94]
+    [0.1, 0.5, 0.93]
     """
 
     name: ClassVar[str] = "basis"

@@ -1,0 +1,35 @@
+"""Order of the prompts: the same in an unbroken and in a resumed run, in every epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from trl.trainer.utils import RepeatSampler
+
+
+class EpochSampler(RepeatSampler):  # type: ignore[misc]
+    """TRL's sampler with an order that depends on seed and epoch alone.
+
+    TRL's own draws each epoch's order from a generator that starts anew when a run is resumed:
+    after the first epoch a resumed run sees other prompts than an unbroken one. The first epoch's
+    order is the same here and there.
+
+    Parameters
+    ----------
+    sampler : RepeatSampler
+        Taken over as it is.
+    epoch : callable
+        Returns the epoch that begins or goes on; None before the first.
+    """
+
+    def __init__(self, sampler: RepeatSampler, epoch: Callable[[], float | None]) -> None:
+        self.__dict__.update(vars(sampler))
+        self._epoch = epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.shuffle and self.seed is not None:
+            # The trainer counts epochs in floating point.
+            self.generator.manual_seed(self.seed + int((self._epoch() or 0.0) + 1e-6))
+        rows: Iterator[Any] = super().__iter__()
+        return rows

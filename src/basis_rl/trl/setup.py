@@ -1,0 +1,150 @@
+"""From a configuration to an estimator that fits the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from basis_rl.errors import ConfigError
+from basis_rl.passrates import PassRates, Provenance
+from basis_rl.trl.checks import check_coverage, check_provenance, verifier_names
+from basis_rl.trl.rows import RowNames, shorten
+
+if TYPE_CHECKING:
+    from basis_rl.estimators.base import Estimator
+    from basis_rl.trl.config import BasisConfig
+
+
+def make_estimator(
+    config: BasisConfig, pass_rates: PassRates | None, estimator: Estimator | None
+) -> tuple[Estimator, PassRates | None]:
+    """Estimator of a run, and the pass rates it is checked against.
+
+    Parameters
+    ----------
+    config : BasisConfig
+    pass_rates : PassRates, optional
+        In place of the configuration's path.
+    estimator : Estimator, optional
+        In place of the configuration's name, options and pass rates.
+
+    Raises
+    ------
+    ConfigError
+        If something is given twice.
+    PassRatesError
+        If the file cannot be read.
+    """
+    if pass_rates is not None and config.pass_rates is not None:
+        raise ConfigError(
+            f"pass rates are given twice, as an object and as pass_rates={config.pass_rates!r}: "
+            "leave one of them out"
+        )
+    if estimator is not None:
+        given = {
+            "estimator": config.estimator != "basis",
+            "estimator_options": config.estimator_options is not None,
+            "pass_rates": pass_rates is not None or config.pass_rates is not None,
+        }
+        for name, twice in given.items():
+            if twice:
+                raise ConfigError(
+                    f"an estimator object ({estimator.name!r}) and {name} are both given, and the "
+                    f"object holds its own: leave {name} out, or the object"
+                )
+        table = getattr(estimator, "pass_rates", None)
+        return estimator, table if isinstance(table, PassRates) else None
+    from basis_rl.estimators import registry
+
+    if pass_rates is None and config.pass_rates is not None:
+        pass_rates = PassRates.load(Path(config.pass_rates).expanduser())
+    options = config.estimator_options or {}
+    assert isinstance(options, Mapping)
+    return registry.create(config.estimator, pass_rates, **options), pass_rates
+
+
+def check_run(
+    config: BasisConfig,
+    estimator: Estimator,
+    pass_rates: PassRates | None,
+    names: RowNames,
+    *,
+    model: Any,
+    reward_funcs: Any,
+    train_dataset: Any,
+) -> None:
+    """Refuse pass rates that do not fit the run's model, verifiers or prompts.
+
+    Raises
+    ------
+    ConfigError
+        If a column is missing, or ``min_coverage`` contradicts the estimator.
+    PassRatesError
+        See `check_coverage` and `check_provenance`.
+    """
+    columns = getattr(train_dataset, "column_names", None)
+    if columns is not None:
+        names.check(columns)
+    least = least_coverage(config, estimator)
+    if pass_rates is None:
+        return
+    functions = list(reward_funcs) if isinstance(reward_funcs, list | tuple) else [reward_funcs]
+    check_provenance(
+        pass_rates.provenance,
+        run_provenance(config, model, functions),
+        verifier_names(functions),
+        config.allow_mismatch,
+    )
+    # A stream cannot be looked through; the estimator sees its batches.
+    if columns is not None and hasattr(train_dataset, "__len__"):
+        keys = training_keys(train_dataset, names)
+        check_coverage(pass_rates, keys, least, lambda row: shorten(train_dataset[row]["prompt"]))
+
+
+def least_coverage(config: BasisConfig, estimator: Estimator) -> float:
+    """Share of the training prompts that must have a pass rate.
+
+    Raises
+    ------
+    ConfigError
+        If less than all is asked for and the estimator stops at an unknown prompt.
+    """
+    missing = getattr(getattr(estimator, "options", None), "missing", None)
+    if config.min_coverage is None:
+        return 0.5 if missing == "prior" else 1.0
+    if missing == "error" and config.min_coverage < 1:
+        raise ConfigError(
+            f"min_coverage={config.min_coverage} contradicts the estimator's missing='error', "
+            "which stops at the first unknown prompt: add estimator_options={'missing': 'prior'}, "
+            "or leave min_coverage out"
+        )
+    return config.min_coverage
+
+
+def training_keys(dataset: Any, names: RowNames) -> Sequence[str]:
+    """Key of every row of a data set, reading only the columns it needs."""
+    wanted = [names.key_column or "prompt"]
+    return [names.key(row) for row in dataset.select_columns(wanted)]
+
+
+def run_provenance(config: BasisConfig, model: Any, functions: Sequence[Any]) -> Provenance:
+    """Describe a run in the terms of a table's provenance; None where unknown."""
+    if isinstance(model, str):
+        name: str | None = model
+    else:
+        name = getattr(getattr(model, "config", None), "_name_or_path", None) or None
+    init = config.model_init_kwargs
+    version = (
+        getattr(getattr(functions[0], "verifier", None), "version", None) if functions else None
+    )
+    return Provenance(
+        model=name,
+        revision=init.get("revision") if isinstance(init, Mapping) else None,
+        # With several reward functions nobody knows whose version the table has.
+        verifier_version=version if len(functions) == 1 else None,
+        temperature=config.temperature,
+        top_p=config.top_p,
+        top_k=config.top_k,
+        max_tokens=config.max_completion_length,
+    )

@@ -1,0 +1,49 @@
+"""The estimator's state in a checkpoint folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from basis_rl.errors import StateError
+from basis_rl.estimators.base import Estimator
+from basis_rl.files import write_atomically
+
+STATE_NAME = "basis_state.json"
+
+
+def save_state(estimator: Estimator, folder: str) -> None:
+    """Write `basis_state.json` into a checkpoint folder."""
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(estimator.state_dict())
+    write_atomically(path / STATE_NAME, text.encode())
+
+
+def load_state(estimator: Estimator, folder: str) -> None:
+    """Read `basis_state.json` of a checkpoint folder.
+
+    A missing file is accepted for an estimator without state.
+
+    Raises
+    ------
+    StateError
+        If the file is missing, damaged or of another estimator.
+    """
+    path = Path(folder) / STATE_NAME
+    if not path.is_file():
+        if len(estimator.state_dict()) > 1:  # more than the name
+            raise StateError(
+                f"{path} is missing, and estimator {estimator.name!r} goes on from its state: "
+                "resume from a checkpoint that BasisTrainer wrote, without save_only_model"
+            )
+        return
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise StateError(
+            f"{path} cannot be read ({error}): resume from an earlier checkpoint"
+        ) from error
+    if not isinstance(state, dict):
+        raise StateError(f"{path} holds no state: resume from an earlier checkpoint")
+    estimator.load_state_dict(state)

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl")
+
+from trl_ranks import CASES, ROWS, run
+
+SCRIPT = Path(__file__).with_name("trl_ranks.py")
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("ranks")
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port",
+         "0", "--standalone", str(SCRIPT), str(folder)],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_two_processes_give_the_advantages_of_one(
+    tmp_path: Path, ranks: list[dict[str, Any]], case: str
+) -> None:
+    assert [rank["world_size"] for rank in ranks] == [2, 2]
+    one = json.loads(json.dumps(run(tmp_path, 1, **CASES[case])))
+    two = [rank[case] for rank in ranks]
+    assert len(one["steps"]) == 3
+    for step, whole in enumerate(one["steps"]):
+        parts = [rank["steps"][step] for rank in two]
+        assert [len(part["ids"]) for part in parts] == [ROWS // 2] * 2
+        for name in ("ids", "kept"):
+            assert parts[0][name] + parts[1][name] == whole[name]
+        # One process scales by rows without a verdict as two do: the factor is of all rows.
+        assert parts[0]["advantages"] + parts[1]["advantages"] == whole["advantages"]
+    assert any(not all(step["kept"]) for step in one["steps"])
+    for rank in two:
+        assert rank["state"] == one["state"]
+        assert rank["table"] == one["table"]
+    assert two[0]["metrics"] == one["metrics"]
