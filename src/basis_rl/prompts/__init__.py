@@ -1,0 +1,175 @@
+"""Prompts from files, generators and the hub, each with a stable key."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from basis_rl.errors import PromptsError
+from basis_rl.passrates.keys import prompt_key
+from basis_rl.prompts import files, generated, hub
+from basis_rl.prompts.columns import column_value, required_value
+from basis_rl.prompts.template import Message, as_prompt, fill, with_system
+
+__all__ = ["Message", "Prompt", "check_data", "column_value", "load_prompts"]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One prompt of a data set.
+
+    Attributes
+    ----------
+    key : str
+        Its row in the table of pass rates.
+    prompt : str or list of messages
+        What the model sees.
+    source : str, optional
+        Data set or task that it belongs to.
+    columns : dict
+        The row as read; verifiers take the answer from here.
+    """
+
+    key: str
+    prompt: str | list[Message]
+    source: str | None
+    columns: dict[str, Any]
+
+
+def check_data(data: str) -> None:
+    """Refuse a data name that cannot be loaded, without reading its rows.
+
+    Raises
+    ------
+    PromptsError
+        If the file is missing, the generator's task unknown, or the name of no known form.
+    """
+    if data.startswith(generated.PREFIX):
+        generated.check(data)
+    elif files.is_file_name(data):
+        files.check_file(data)
+    else:
+        hub.check(data)
+
+
+def load_prompts(
+    data: str,
+    *,
+    split: str = "train",
+    prompt_column: str = "prompt",
+    key_column: str | None = None,
+    source_column: str | None = None,
+    limit: int | None = None,
+    template: str | None = None,
+    system: str | None = None,
+    chat: bool | None = None,
+    where: Mapping[str, Any] | None = None,
+) -> list[Prompt]:
+    r"""Prompts of a data set, in its order, each once.
+
+    All columns may be dotted paths (``reward_model.ground_truth``). A prompt that appears again is
+    left out and counted in a warning (published data sets repeat prompts: DAPO-Math-17K holds each
+    about a hundred times).
+
+    Parameters
+    ----------
+    data : str
+        Path of a .jsonl, .json (both also .gz) or .parquet file;
+        ``reasoning-gym:<task>?size=500&seed=0&<option of the task>=<value>``; or a hub id
+        ``owner/name`` or ``owner/name:config``.
+    split : str
+        Split of a hub data set; files and generators have none.
+    prompt_column : str
+        Column with a text or a list of chat messages; unused with a template.
+    key_column : str, optional
+        Column with a key per prompt; by default the key is a hash of the prompt's content.
+    source_column : str, optional
+        Column with the source; reasoning-gym prompts have their task without one.
+    limit : int, optional
+        Stop after so many prompts.
+    template : str, optional
+        Text with ``{column}`` fields, e.g. ``"Question: {question}\nAnswer:"``.
+    system : str, optional
+        System message; makes text prompts chat prompts.
+    chat : bool, optional
+        True makes a text one user message, False insists on raw text, None keeps what there is.
+    where : mapping, optional
+        Keep rows whose column has the given value (or one of a list of values).
+
+    Returns
+    -------
+    list of Prompt
+
+    Raises
+    ------
+    PromptsError
+        If the data cannot be read, a column is missing, a row holds no prompt, a key names two
+        different prompts, or nothing is left.
+    """
+    if limit is not None and limit < 1:
+        raise PromptsError(f"limit is {limit}: use a positive number, or none for all prompts")
+    if chat is False and system is not None:
+        raise PromptsError("a system message needs chat prompts: set chat to true or drop system")
+    if source_column is None and data.startswith(generated.PREFIX):
+        source_column = "metadata.source_dataset"
+    read = repeated = 0
+    prompts: dict[str, Prompt] = {}
+    for place, row in _rows(data, split):
+        read += 1
+        if where and not _is_wanted(row, where, place):
+            continue
+        if template is None:
+            value = required_value(row, prompt_column, where=place)
+            content = as_prompt(value, where=place, column=prompt_column)
+        else:
+            content = fill(template, row, where=place)
+        content = with_system(content, system=system, chat=chat, where=place)
+        key = prompt_key(content) if key_column is None else _name(row, key_column, place)
+        if key in prompts:
+            if prompts[key].prompt != content:
+                raise PromptsError(
+                    f"{place}: key {key!r} is also that of another prompt: make column "
+                    f"{key_column!r} unique, or leave the key column out"
+                )
+            repeated += 1
+            continue
+        source = None if source_column is None else _name(row, source_column, place)
+        prompts[key] = Prompt(key, content, source, row)
+        if len(prompts) == limit:
+            break
+    if not prompts:
+        what = f"{read} rows and none that fits {dict(where or {})}" if read else "no rows"
+        raise PromptsError(f"{data} has {what}: there is nothing to train on")
+    if repeated:
+        warnings.warn(
+            f"{data}: {repeated} of {read} rows repeat an earlier prompt and were left out",
+            stacklevel=2,
+        )
+    return list(prompts.values())
+
+
+def _rows(data: str, split: str) -> Iterator[files.Row]:
+    if data.startswith(generated.PREFIX):
+        return generated.read_rows(data)
+    if files.is_file_name(data):
+        return files.read_rows(data)
+    return hub.read_rows(data, split)
+
+
+def _is_wanted(row: Mapping[str, Any], where: Mapping[str, Any], place: str) -> bool:
+    for column, wanted in where.items():
+        value = required_value(row, column, where=place)
+        if value not in (wanted if isinstance(wanted, list) else [wanted]):
+            return False
+    return True
+
+
+def _name(row: Mapping[str, Any], column: str, place: str) -> str:
+    value = required_value(row, column, where=place)
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise PromptsError(
+            f"{place}: column {column!r} is {value!r:.60}: keys and sources are texts or integers"
+        )
+    return str(value)

@@ -1,0 +1,106 @@
+"""From a row's columns to the prompt that the model sees."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from basis_rl.errors import PromptsError
+from basis_rl.prompts.columns import required_value
+
+Message = dict[str, Any]
+# {name} or {name.field}; {{ and }} are literal braces, and so is \boxed{}.
+_FIELD = re.compile(r"\{\{|\}\}|\{([A-Za-z_]\w*(?:\.\w+)*)\}")
+
+
+def fill(template: str, columns: Mapping[str, Any], *, where: str) -> str:
+    r"""Template with each ``{column}`` replaced by the row's value.
+
+    ``{{`` and ``}}`` stand for literal braces; an empty ``{}`` (as in ``\boxed{}``) stays.
+
+    Raises
+    ------
+    PromptsError
+        If a named column is missing, or its value is neither text nor a number.
+    """
+
+    def value_of(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name is None:
+            return match.group(0)[0]
+        value = required_value(columns, name, where=where)
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise PromptsError(
+                f"{where}: the template's {{{name}}} is {value!r:.60} "
+                f"({type(value).__name__}): use a column of text or numbers"
+            )
+        return str(value)
+
+    return _FIELD.sub(value_of, template)
+
+
+def as_prompt(value: Any, *, where: str, column: str) -> str | list[Message]:
+    """Text or chat messages, checked.
+
+    Raises
+    ------
+    PromptsError
+        If the value is empty, or neither text nor a list of messages.
+    """
+    if isinstance(value, str):
+        if not value.strip():
+            raise PromptsError(f"{where}: column {column!r} is empty: drop the row or fill it")
+        return value
+    if isinstance(value, list) and value and all(_is_message(item) for item in value):
+        # Arrow fills a struct's absent fields with None; they are no part of the message.
+        return [{k: v for k, v in item.items() if v is not None} for item in value]
+    raise PromptsError(
+        f"{where}: column {column!r} is {value!r:.60} ({type(value).__name__}): a prompt is a "
+        "text, or a list of messages with role and content"
+    )
+
+
+def _is_message(item: Any) -> bool:
+    return (
+        isinstance(item, Mapping)
+        and isinstance(item.get("role"), str)
+        and isinstance(item.get("content"), str)
+    )
+
+
+def with_system(
+    prompt: str | list[Message], *, system: str | None, chat: bool | None, where: str
+) -> str | list[Message]:
+    """Prompt as chat messages or raw text.
+
+    Parameters
+    ----------
+    prompt : str or list of messages
+    system : str, optional
+        First message; makes a text prompt a chat prompt.
+    chat : bool, optional
+        True turns a text into one user message, False insists on raw text, None keeps the kind.
+    where : str
+        How an error names the row.
+
+    Raises
+    ------
+    PromptsError
+        If messages meet ``chat=False`` or there are two system messages.
+    """
+    if chat is False:
+        if isinstance(prompt, list):
+            raise PromptsError(
+                f"{where}: the prompt is chat messages: set chat to true or leave it"
+            )
+        return prompt
+    if isinstance(prompt, str):
+        if not chat and system is None:
+            return prompt
+        prompt = [{"role": "user", "content": prompt}]
+    if system is None:
+        return prompt
+    if prompt[0]["role"] == "system":
+        raise PromptsError(f"{where}: the prompt has a system message of its own: drop yours")
+    return [{"role": "system", "content": system}, *prompt]
