@@ -149,7 +149,7 @@ def large_batch(size: int, repeats: int) -> dict[str, float]:
     assert isinstance(paper._form, BinaryGrid)
     assert isinstance(robust._form, BinaryShift)
     grid, shift = paper._form, robust._form
-    levels = grid.levels.lower[rows]
+    levels = grid.levels.nearest[rows]
     by_code = np.zeros(2 * len(grid.levels.logits))
     passes = lambda: unavoidable_passes(levels, rewards, by_code)  # noqa: E731
     four, p = medians(

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
+import numpy as np
+
 
 def tilted_value(p: float, beta: float) -> float:
     """Eq. 4 for a 0/1 reward."""
@@ -32,16 +34,11 @@ def weights_of(variant: str, V: Sequence, active: Sequence[bool], i: int) -> lis
 
 
 def refined(variant: str, V: Sequence, r: Sequence, active: Sequence[bool]) -> list:
-    """Eq. 2; a row that is active alone keeps V_i unless the variant is vop."""
-    result = []
-    for i in range(len(V)):
-        alone = active[i] and not any(active[j] for j in range(len(V)) if j != i)
-        if alone and variant != "vop":
-            result.append(V[i])
-        else:
-            w = weights_of(variant, V, active, i)
-            result.append(sum(wij * rj for wij, rj in zip(w, r, strict=True)))
-    return result
+    """Eq. 2; 0 where no other row is active."""
+    return [
+        sum(wij * rj for wij, rj in zip(weights_of(variant, V, active, i), r, strict=True))
+        for i in range(len(V))
+    ]
 
 
 def basis(
@@ -90,3 +87,30 @@ def leave_one_out_shift(
         step = gradient / (curvature + 1.0 / drift)
         shifts.append(previous + min(max(step, -1.0), 1.0))
     return shifts
+
+
+def source_steps(
+    gradients: Sequence[float],
+    curvatures: Sequence[float],
+    sources: Sequence[str],
+    drift: float,
+    between: float,
+) -> dict[str, float]:
+    """Step of every source: posterior mode of ``step_s = c + own_s`` with Gaussian priors.
+
+    The log posterior is ``sum_s (G_s step_s - H_s step_s^2 / 2) - c^2 / (2 drift) -
+    sum_s own_s^2 / (2 between)``: solved as one linear system in c and the own steps.
+    """
+    names = sorted(set(sources))
+    G, H = (
+        np.array([sum(x for x, s in zip(terms, sources, strict=True) if s == n) for n in names])
+        for terms in (gradients, curvatures)
+    )
+    size = len(names)
+    A, y = np.zeros((size + 1, size + 1)), np.zeros(size + 1)
+    A[0, 0], y[0] = H.sum() + 1.0 / drift, G.sum()
+    for k in range(size):
+        A[0, k + 1] = A[k + 1, 0] = H[k]
+        A[k + 1, k + 1], y[k + 1] = H[k] + 1.0 / between, G[k]
+    solution = np.linalg.solve(A, y)
+    return {n: float(solution[0] + solution[k + 1]) for k, n in enumerate(names)}

@@ -13,6 +13,7 @@ from basis_rl import (
     PassRates,
     RewardBatch,
 )
+from basis_rl.smoothing import fit_beta_binomial
 
 PRESETS = ["robust", "paper", "paper-literal"]
 ALL_OPTIONS = [{"preset": preset} for preset in PRESETS] + [
@@ -149,15 +150,53 @@ def test_no_active_prompt_gives_baseline_zero():
         assert np.isinf(result.metrics["calibration_loss"]) == (preset == "paper-literal")
 
 
-def test_one_active_prompt_keeps_its_value():
-    result = Basis(table(), preset="paper", betas=[np.inf]).estimate(
-        RewardBatch(["a", "b", "d"], [1, 1, 1])
-    )
-    np.testing.assert_allclose(result.baselines, [0.0, 0.25, 0.0], rtol=1e-15)
-    vop = Basis(table(), preset="paper", variant="vop", betas=[np.inf]).estimate(
-        RewardBatch(["a", "b", "d"], [1, 1, 1])
-    )
-    np.testing.assert_array_equal(vop.baselines, 0.0)  # 1 in the denominator, no reward above
+@pytest.mark.parametrize("variant", ["unb", "vop", "rvg"])
+def test_one_active_prompt_has_baseline_zero_under_paper_and_its_value_under_robust(variant):
+    batch = RewardBatch(["a", "b", "d"], [1, 1, 1])
+    paper = Basis(table(), preset="paper", variant=variant).estimate(batch)
+    np.testing.assert_array_equal(paper.baselines, 0.0)
+    robust = Basis(table(), variant=variant, smoothing="none").estimate(batch)
+    expected = 0.0 if variant == "vop" else 0.25
+    np.testing.assert_allclose(robust.baselines, [0.0, expected, 0.0], rtol=1e-12)
+
+
+def test_weights_check_the_rewards_too():
+    with pytest.raises(BatchError, match="not 0 or 1"):
+        Basis(table(), preset="paper").weights(RewardBatch(["b", "c"], [0.5, 1.0]))
+
+
+def test_empirical_bayes_uses_the_fitted_pseudo_counts_the_right_way_round():
+    rng = np.random.default_rng(0)
+    counts = rng.binomial(8, rng.beta(0.5, 2.0, 500))
+    keys = [str(i) for i in range(500)]
+    rates = PassRates.from_counts(keys, counts, 8)
+    options = {"preset": "paper", "variant": "initial", "betas": [np.inf]}
+    basis = Basis(rates, smoothing="empirical-bayes", **options)
+    a, b = fit_beta_binomial(counts, np.full(500, 8))
+    assert b > 2 * a
+    result = basis.estimate(RewardBatch(keys, np.zeros(500)))
+    np.testing.assert_allclose(result.baselines, (counts + a) / (8 + a + b), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"betas": [0.5]}, "betas has no effect"),
+        ({"preset": "paper", "variance_floor": 0.1}, "variance_floor has an effect"),
+        ({"variance_floor": 0.1}, "variance_floor has an effect"),
+        ({"epsilon": "x"}, "epsilon is 'x'"),
+        ({"epsilon": None}, "epsilon is None"),
+        ({"preset": "paper", "betas": "abc"}, "betas is 'abc'"),
+        ({"preset": "paper", "betas": np.arange(500.0)}, "betas has 0.0"),
+        ({"max_unverified": None}, "max_unverified is None"),
+        ({"max_unverified": float("nan")}, "max_unverified is nan"),
+        ({"max_unverified": 2}, "max_unverified is 2"),
+    ],
+)
+def test_options_without_effect_or_of_the_wrong_kind_are_refused(options, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        Basis(table(), **options)
+    assert len(str(caught.value)) < 250
 
 
 @pytest.mark.parametrize("options", ALL_OPTIONS)
@@ -219,6 +258,21 @@ def test_weights_reproduce_the_baselines(variant, data):
     np.testing.assert_allclose(W @ rewards, basis.estimate(batch).baselines, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("continuous", [False, True])
+def test_weights_restore_the_next_beta(continuous):
+    rates = (
+        PassRates.from_rewards(["b", "c"], [[0, 0, 0, 1], [1, 0, 1, 1]]) if continuous else table()
+    )
+    basis = Basis(rates, preset="paper", calibration="previous-batch", betas=[0.5, 4.0])
+    basis.estimate(RewardBatch(["b", "c", "b", "c"], [0, 0, 0, 1]))
+    before = basis.state_dict()
+    other = RewardBatch(["b", "c", "b", "c"], [1, 1, 1, 1])
+    basis.weights(other)
+    assert basis.state_dict() == before
+    basis.estimate(other)
+    assert basis.state_dict() != before
+
+
 def test_weights_leave_the_state_alone_and_skip_rows_without_a_verdict():
     basis = Basis(
         table(), preset="paper", calibration="previous-batch", max_unverified=0.5, betas=[1, 2]
@@ -251,8 +305,7 @@ def test_weights_of_the_shift_are_refused():
         ({"missing": "ignore"}, "error, prior"),
         ({"epsilon": 0.0}, "epsilon is 0.0"),
         ({"epsilon": 0.5}, "epsilon is 0.5"),
-        ({"betas": []}, "betas"),
-        ({"variance_floor": 0.0}, "variance_floor"),
+        ({"betas": [], "preset": "paper"}, "betas has empty"),
         ({"variant": "shift", "calibration": "whole-batch"}, "variant='initial'"),
         ({"calibration": "whole-batch"}, "variant='initial'"),
     ],

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from basis_rl import Basis, ConfigError, PassRates, RewardBatch
+from basis_rl import Basis, ConfigError, PassRates, RewardBatch, StateError
 
 REWARDS = [[0.1, 0.5, 0.9], [1.0, 2.0], [-1.0, 0.0, 0.5, 3.0], [0.7]]
 
@@ -198,3 +198,101 @@ def test_state_round_trip():
     second = Basis(table())
     second.load_state_dict(first.state_dict())
     np.testing.assert_array_equal(second.estimate(batch).baselines, first.estimate(batch).baselines)
+
+
+@pytest.mark.parametrize("floor", [1e-2, 0.5])
+def test_variance_floor_is_the_one_given(floor):
+    stored, observed = [[0.5, 0.5], [0.1, 0.9], [1.0, 1.2]], [0.4, 0.8, 1.1]
+    basis = Basis(table(stored), preset="paper", betas=[1.0], variance_floor=floor)
+    expected, _ = equation_7(stored, observed, [1.0], floor=floor)
+    result = basis.estimate(RewardBatch(list("012"), observed))
+    np.testing.assert_allclose(result.baselines, expected, rtol=1e-12)
+
+
+def test_ratio_weighting_leaves_out_values_near_zero():
+    stored = [[-0.1, 0.1], [0.5, 0.7], [1.0, 1.0]]
+    basis = Basis(table(stored), preset="paper", variant="rvg", betas=[np.inf], epsilon=0.01)
+    result = basis.estimate(RewardBatch(list("012"), [9.0, 0.3, 0.5]))
+    np.testing.assert_allclose(result.baselines, [0.0, 0.6 / 1.0 * 0.5, 1.0 / 0.6 * 0.3])
+    assert result.metrics["active_fraction"] == pytest.approx(2 / 3)
+
+
+def test_jeffreys_is_one_pseudo_observation_of_the_prompts_own_source():
+    stored = [[0.0, 0.0, 0.0], [0.0, 0.0], [8.0, 8.0], [8.0, 8.0]]
+    basis = Basis(
+        table(stored, sources=["low", "low", "high", "high"]),
+        preset="paper",
+        variant="initial",
+        betas=[np.inf],
+        smoothing="jeffreys",
+    )
+    result = basis.estimate(RewardBatch(list("0123"), [0.0] * 4))
+    np.testing.assert_allclose(result.baselines, [0.0, 0.0, 8.0, 8.0], atol=1e-12)
+    common = Basis(
+        table(stored), preset="paper", variant="initial", betas=[np.inf], smoothing="jeffreys"
+    )
+    result = common.estimate(RewardBatch(list("0123"), [0.0] * 4))
+    population = np.quantile(np.concatenate(stored), (np.arange(32) + 0.5) / 32).mean()
+    np.testing.assert_allclose(result.baselines[0], population / 4, rtol=1e-12)
+    np.testing.assert_allclose(result.baselines[2], (16 + population) / 3, rtol=1e-12)
+
+
+def test_one_absurd_reward_does_not_disturb_the_following_batches():
+    rng = np.random.default_rng(3)
+    stored = [list(rng.normal(c, 1.0, 8)) for c in rng.normal(size=60)]
+    keys = [str(i) for i in range(60)]
+    plain, shocked = Basis(table(stored)), Basis(table(stored))
+    for step in range(10):
+        observed = np.array([np.mean(s) for s in stored]) + rng.normal(size=60)
+        a = plain.estimate(RewardBatch(keys, observed)).baselines
+        if step == 4:
+            observed[0] = -1e90
+        b = shocked.estimate(RewardBatch(keys, observed)).baselines
+    assert np.abs(a - b).max() < 0.1
+
+
+def test_one_absurd_stored_reward_does_not_spoil_the_others():
+    rng = np.random.default_rng(4)
+    centers = rng.normal(size=200)
+    stored = [list(c + rng.normal(size=8)) for c in centers]
+    spoilt = [list(row) for row in stored]
+    spoilt[0][0] = 1e6
+    keys = [str(i) for i in range(200)]
+    errors = []
+    for rows in (stored, spoilt):
+        basis, rng = Basis(table(rows)), np.random.default_rng(5)
+        squares = []
+        for step in range(30):
+            true = centers + step / 40
+            observed = true + rng.normal(size=200)
+            baselines = basis.estimate(RewardBatch(keys, observed)).baselines
+            squares.append(((baselines - true) ** 2)[1:].mean())
+        errors.append(np.mean(squares))
+    assert errors[1] < 1.1 * errors[0]
+
+
+def test_a_table_that_has_grown_keeps_the_shift_in_the_rewards_own_unit():
+    rng = np.random.default_rng(6)
+    stored = [list(rng.normal(size=8)) for _ in range(30)]
+    keys = [str(i) for i in range(30)]
+    small = Basis(table(stored))
+    for _ in range(10):
+        small.estimate(RewardBatch(keys, rng.normal(0.5, 1.0, 30)))
+    grown = Basis(small.pass_rates.with_rewards(["far"], [list(rng.normal(0, 40, 60))]))
+    assert grown._form.unit > 2 * small._form.unit
+    grown.load_state_dict(small.state_dict())
+    before = small._form.tracker.state.common / small._form.unit
+    assert grown._form.tracker.state.common / grown._form.unit == pytest.approx(before)
+    with pytest.raises(StateError):
+        grown.load_state_dict(small.state_dict() | {"unit": 0.0})
+
+
+def test_a_state_of_counts_is_refused_by_a_table_of_rewards():
+    counts = Basis(PassRates.from_counts(["0"], [1], 2))
+    with pytest.raises(StateError, match="continuous"):
+        Basis(table()).load_state_dict(counts.state_dict())
+
+
+def test_empirical_bayes_without_a_second_reward_is_one_pseudo_observation():
+    basis = Basis(table([[0.0], [1.0]]), smoothing="empirical-bayes")
+    assert basis._form.table.pseudo_count[0] == 1.0

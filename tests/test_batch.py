@@ -54,8 +54,17 @@ MALFORMED = [
     ((["a"], [None]), "NaN"),
     ((["a"], [np.inf]), "rewards[0] is inf"),
     ((["a", "b"], [0, -np.inf]), "rewards[1] is -inf"),
+    ((["a", "b"], [0, 1e101]), "rewards[1] is 1e+101"),
     ((["a"], [1 + 2j]), "cannot be read as numbers"),
     (("ab", [1, 0]), "single string 'ab'"),
+    ((None, [1]), "keys is a NoneType"),
+    ((5, [1]), "keys is a int"),
+    (({"a", "b"}, [1, 0]), "keys is a set"),
+    ((np.array("a"), [1]), "keys"),
+    (
+        (["a", "a"], [1, 1], {"rollout_ids": ["x", "x"], "sources": ["s", "t"]}),
+        "different sources",
+    ),
     (([None], [1]), "keys[0] is None"),
     ((["a", 1.5], [1, 0]), "keys[1] is 1.5"),
     (([True], [1]), "keys[0] is True"),
@@ -90,6 +99,16 @@ def test_malformed_batches_give_one_line_that_names_value_and_place(arguments, m
     assert message in text
     assert "\n" not in text
     assert len(text) < 300
+
+
+def test_estimate_wants_a_batch_and_keeps_its_own_copy_of_the_rewards():
+    basis = Basis(PassRates.from_counts(["a", "b"], [1, 2], 4))
+    with pytest.raises(BatchError, match="pass a RewardBatch"):
+        basis.estimate([1.0])
+    rewards = np.array([1.0, 0.0])
+    batch = RewardBatch(["a", "b"], rewards)
+    rewards[0] = np.inf
+    assert batch.rewards[0] == 1.0
 
 
 def test_an_error_leaves_the_state_alone():

@@ -33,6 +33,7 @@ def test_baselines_equal_the_exact_rational_computation(passed_hard, distinct_n,
     table = PassRates.from_counts(keys, successes, N)
     # At beta = infinity the value is the pass rate itself, a rational number.
     basis = Basis(table, preset="paper", betas=[float("inf")], epsilon=1e-7)
+    assert basis._form.levels.exact != distinct_n
     baselines = basis.estimate(RewardBatch(keys, rewards)).baselines
     relative = [abs(Fraction(b) / e - 1) for b, e in zip(baselines, exact, strict=True)]
     assert max(relative) < Fraction(1, 10**12)

@@ -34,9 +34,7 @@ def weighting_of(variant, values):
 def test_refined_baselines_equal_the_double_loop(variant, rows):
     values, rewards, active = (np.array(x) for x in zip(*rows, strict=True))
     expected = reference.refined(variant, values, rewards, active)
-    actual = refined_baselines(
-        values, rewards, active, weighting_of(variant, values), when_alone=values
-    )
+    actual = refined_baselines(values, rewards, active, weighting_of(variant, values))
     np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-15)
 
 
@@ -65,7 +63,7 @@ def test_unbiased_baselines_by_hand():
     # V = 1/2, 1/2, 2/3: V/s2 = 2, 2, 3 and V^2/s2 = 1, 1, 2; rewards 1, 0, 1.
     V = np.array([0.5, 0.5, 2 / 3])
     actual = refined_baselines(
-        V, np.array([1.0, 0.0, 1.0]), np.ones(3, bool), weighting_of("unb", V), when_alone=V
+        V, np.array([1.0, 0.0, 1.0]), np.ones(3, bool), weighting_of("unb", V)
     )
     np.testing.assert_allclose(actual, [0.5 * 3 / 3, 0.5 * 5 / 3, 2 / 3 * 2 / 2], rtol=1e-15)
 
@@ -73,9 +71,9 @@ def test_unbiased_baselines_by_hand():
 def test_shrinkage_and_ratio_baselines_by_hand():
     V = np.array([0.5, 0.5, 2 / 3])
     r, everyone = np.array([1.0, 0.0, 1.0]), np.ones(3, bool)
-    vop = refined_baselines(V, r, everyone, weighting_of("vop", V), when_alone=V)
+    vop = refined_baselines(V, r, everyone, weighting_of("vop", V))
     np.testing.assert_allclose(vop, [0.5 * 3 / 4, 0.5 * 5 / 4, 2 / 3 * 2 / 3], rtol=1e-15)
-    rvg = refined_baselines(V, r, everyone, weighting_of("rvg", V), when_alone=V)
+    rvg = refined_baselines(V, r, everyone, weighting_of("rvg", V))
     np.testing.assert_allclose(rvg, [0.5 * 1.5 / 2, 0.5 * 3.5 / 2, 2 / 3 * 2 / 2], rtol=1e-15)
 
 
@@ -126,7 +124,7 @@ def test_unb_is_unbiased_and_of_least_variance_among_unbiased_weightings(seed):
     everyone = np.ones(6, bool)
     bias, best = bias_and_mse(
         V,
-        lambda r: refined_baselines(V, r, everyone, weighting_of("unb", V), when_alone=V),
+        lambda r: refined_baselines(V, r, everyone, weighting_of("unb", V)),
     )
     np.testing.assert_allclose(bias, 0, atol=1e-12)
     for _ in range(50):

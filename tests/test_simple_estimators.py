@@ -64,6 +64,12 @@ def test_leave_one_out():
     np.testing.assert_allclose(baselines(LeaveOneOut()), [0.5, 1.0, 0.5, 0.0, 0.0, 1.0], atol=1e-15)
 
 
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, float("nan")])
+def test_group_mean_refuses_an_epsilon_that_cannot_divide(epsilon):
+    with pytest.raises(ConfigError, match="epsilon"):
+        GroupMean(epsilon=epsilon)
+
+
 @pytest.mark.parametrize("make", [GroupMean, LeaveOneOut])
 def test_one_rollout_for_every_prompt_is_refused(make):
     for keys in (["a"], ["a", "b"]):

@@ -16,6 +16,9 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
+LARGEST_REWARD = 1e100  # squares of anything larger overflow
+
+
 def as_keys(keys: Sequence[str | int] | npt.NDArray[np.generic], *, what: str) -> list[str]:
     """Prompt keys (or sources, or rollout ids) as a list of strings.
 
@@ -32,10 +35,11 @@ def as_keys(keys: Sequence[str | int] | npt.NDArray[np.generic], *, what: str) -
     """
     if isinstance(keys, str | bytes):
         raise BatchError(f"{what} is the single string {keys!r}: pass a list with one per row")
-    items: list[Any] = keys.tolist() if isinstance(keys, np.ndarray) else list(keys)
-    kinds = set(map(type, items))
-    if kinds <= {str}:
-        return items
+    items: Any = keys.tolist() if isinstance(keys, np.ndarray) else keys
+    if not isinstance(items, Sequence) or isinstance(items, str):
+        raise BatchError(f"{what} is a {type(keys).__name__}: pass a list with one per row")
+    if set(map(type, items)) <= {str}:
+        return list(items)
     for row, item in enumerate(items):
         if isinstance(item, bool) or not isinstance(item, str | int | np.integer):
             raise BatchError(
@@ -70,7 +74,8 @@ class RewardBatch:
     Raises
     ------
     BatchError
-        If the batch is empty, lengths differ, a reward is infinite or a length is not positive.
+        If the batch is empty, lengths differ, a reward is infinite (or beyond 1e100) or a length is
+        not positive.
     """
 
     keys: list[str]
@@ -105,12 +110,12 @@ class RewardBatch:
                 raise BatchError(
                     f"{name} has {len(value)} entries for {len(self.keys)} keys: pass one per row"
                 )
-        infinite = np.isinf(self.rewards)
+        infinite = np.abs(self.rewards) > LARGEST_REWARD  # false for NaN
         if infinite.any():
             row = int(infinite.argmax())
             raise BatchError(
                 f"rewards[{row}] is {self.rewards[row]} (prompt {self.keys[row]!r}): rewards must "
-                "be finite; use NaN where the verifier gave no verdict"
+                f"be finite and below {LARGEST_REWARD:g}; use NaN where the verifier gave no verdict"
             )
         if self.lengths is not None and not (self.lengths > 0).all():
             row = int(np.argmin(self.lengths > 0))
@@ -152,7 +157,7 @@ def sum_by(index: IntArray, values: FloatArray, size: int) -> FloatArray:
 
 def _as_floats(values: npt.ArrayLike, *, what: str) -> FloatArray:
     try:
-        array = np.asarray(values, dtype=np.float64)
+        array = np.array(values, dtype=np.float64)  # a copy: checked once, and not changed later
     except (TypeError, ValueError) as error:
         raise BatchError(f"{what} cannot be read as numbers ({error}): pass floats") from None
     if array.ndim != 1:

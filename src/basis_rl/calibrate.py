@@ -75,12 +75,12 @@ def pair_baselines(grid: ValueGrid, failures: FloatArray, passes: FloatArray) ->
     _, mass = exclusive_sums_of_counts(grid.mass_terms, failures + passes)
     if grid.prior:
         mass += grid.prior
-    alone = mass <= 0  # no other row is active: the baseline is V itself (0 where inactive)
-    some_alone = bool(alone.any())
-    scale = grid.values / (np.where(alone, 1.0, mass) if some_alone else mass)
+    alone = mass <= 0  # no other row is active: baseline 0
+    if alone.any():
+        scale = np.where(alone, 0.0, grid.values / np.where(alone, 1.0, mass))
+    else:
+        scale = grid.values / mass
     failed, passed = scale * numerator[:, None], scale * numerator_rest
-    if some_alone:
-        failed, passed = (np.where(alone, grid.values, b) for b in (failed, passed))
     return PairBaselines(failed, passed)
 
 
@@ -121,7 +121,7 @@ class BetaChoice:
     def __init__(self, betas: FloatArray, from_previous_batch: bool) -> None:
         self.betas = betas
         self.from_previous_batch = from_previous_batch
-        self.next_beta: float | None = None
+        self.next_tau: float | None = None
 
     def take(self, losses: FloatArray) -> int:
         """Index of this batch's beta; remembers the best one for the next batch."""
@@ -129,18 +129,25 @@ class BetaChoice:
         if not self.from_previous_batch:
             return best
         index = len(self.betas) - 1
-        if self.next_beta is not None:
-            index = int(np.abs(self.betas - self.next_beta).argmin())
-        self.next_beta = float(self.betas[best])
+        if self.next_tau is not None:
+            index = int(np.abs(1.0 / self.betas - self.next_tau).argmin())
+        self.next_tau = float(1.0 / self.betas[best])
         return index
 
     def state(self) -> dict[str, float | None]:
-        """JSON types."""
-        return {"next_beta": self.next_beta}
+        """JSON types; 1/beta, which is finite at beta = infinity too."""
+        return {"next_tau": self.next_tau}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state`."""
-        beta = state["next_beta"]
-        if beta is not None and not (isinstance(beta, int | float) and beta > 0):
-            raise ValueError(f"next_beta is {beta!r}")
-        self.next_beta = None if beta is None else float(beta)
+        """Inverse of `state`.
+
+        Raises
+        ------
+        KeyError, ValueError
+            If the entry is missing or not a number of at least 0.
+        """
+        tau = state["next_tau"]
+        number = isinstance(tau, int | float) and not isinstance(tau, bool)
+        if tau is not None and not (number and 0 <= tau < float("inf")):
+            raise ValueError(f"next_tau is {tau!r}")
+        self.next_tau = None if tau is None else float(tau)

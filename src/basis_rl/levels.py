@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from basis_rl.batch import FloatArray, IntArray, sum_by
+from basis_rl.batch import FloatArray, IntArray
 
 # Beyond this many the calibration sees the pass rates on a grid of logits instead.
 MOST_EXACT_LEVELS = 1100
@@ -25,58 +25,39 @@ class Levels:
     Attributes
     ----------
     logits : array, shape (L,), increasing
-    lower : int array, shape (P,)
-        Level at or just below the prompt.
-    fraction : array, shape (P,), or None
-        How far towards the next level; None where every prompt is exactly on its level.
+    nearest : int array, shape (P,)
+        Level of each prompt.
+    exact : bool
+        Whether every prompt is on its level; otherwise up to half a step of a grid away.
     """
 
     logits: FloatArray
-    lower: IntArray
-    fraction: FloatArray | None
+    nearest: IntArray
+    exact: bool
 
     @classmethod
     def of(
-        cls,
-        logits: FloatArray,
-        *,
-        most_exact: int = MOST_EXACT_LEVELS,
-        grid: int = GRID_LEVELS,
+        cls, logits: FloatArray, *, most_exact: int | None = None, grid: int = GRID_LEVELS
     ) -> Levels:
         """Levels of the prompts' logits, shape (P,): exact if few are distinct, else a grid."""
         distinct, index = np.unique(logits, return_inverse=True)
-        if len(distinct) <= most_exact:
-            return cls(distinct, index.astype(np.int64), None)
-        finite = np.isfinite(distinct)
-        inner = np.linspace(distinct[finite][0], distinct[finite][-1], grid)
+        finite = distinct[np.isfinite(distinct)]
+        most_exact = MOST_EXACT_LEVELS if most_exact is None else most_exact
+        if len(distinct) <= most_exact or len(finite) < 2:
+            return cls(distinct, index.astype(np.int64), True)
+        inner = np.linspace(finite[0], finite[-1], grid)
         # The infinite ends (pass rate 0 and 1) are no neighbours of the grid: kept as they are.
         below, above = distinct[np.isneginf(distinct)], distinct[np.isposinf(distinct)]
-        place = np.interp(logits, inner, np.arange(grid, dtype=np.float64)) + len(below)
-        place[np.isneginf(logits)] = 0
-        place[np.isposinf(logits)] = grid + len(below)
-        lower = np.floor(place).astype(np.int64)
-        return cls(np.concatenate([below, inner, above]), lower, place - lower)
+        place = np.interp(logits, inner, np.arange(grid, dtype=np.float64))
+        nearest = np.rint(place).astype(np.int64) + len(below)
+        nearest[np.isneginf(logits)] = 0
+        nearest[np.isposinf(logits)] = grid + len(below)
+        return cls(np.concatenate([below, inner, above]), nearest, False)
 
-    def count(self, rows: IntArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Rows at each level with reward 0 and with reward 1; shape (L,) each.
-
-        A row between two levels counts at both, in proportion.
-
-        Parameters
-        ----------
-        rows : int array, shape (B,)
-            Prompt of each row.
-        codes : int array, shape (B,)
-            `pair_codes` of the prompts' lower levels and the rewards.
-        """
-        size = 2 * len(self.logits)
-        if self.fraction is None:
-            counts = np.bincount(codes, minlength=size).astype(np.float64)
-        else:
-            part = self.fraction[rows]
-            counts = sum_by(codes, 1.0 - part, size + 2)
-            counts += sum_by(codes + 2, part, size + 2)
-        return counts[0:size:2], counts[1:size:2]
+    def count(self, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Rows at each level with reward 0 and with reward 1, from `pair_codes`; shape (L,)."""
+        counts = np.bincount(codes, minlength=2 * len(self.logits)).astype(np.float64)
+        return counts[0::2], counts[1::2]
 
 
 def pair_codes(levels: IntArray, rewards: npt.NDArray[np.generic]) -> IntArray:

@@ -88,7 +88,7 @@ def exclusive_sums_of_counts(
         k, level = np.nonzero(dominant)
         others = np.repeat(counts[None, :], k.size, axis=0)
         rows = np.arange(k.size)
-        others[rows, level] = np.maximum(others[rows, level] - 1.0, 0.0)  # counts may be fractions
+        others[rows, level] -= 1.0
         rest[k, level] = np.einsum("ml,ml->m", terms[k], others)
     return totals, rest
 
@@ -98,8 +98,6 @@ def refined_baselines(
     rewards: FloatArray,
     active: BoolArray,
     weighting: Weighting,
-    *,
-    when_alone: FloatArray | float,
 ) -> FloatArray:
     """Baselines of Eq. 2 for one row a rollout.
 
@@ -108,20 +106,17 @@ def refined_baselines(
     values, rewards, active : arrays, shape (..., B)
     weighting : Weighting
         Terms of shape (..., B); those of inactive rows are not read.
-    when_alone : array or float
-        Baseline of an active row whose denominator is 0, i.e. no other row carries mass: V_i for
-        0/1 rewards (the paper is silent), 0 for real rewards (Appendix E).
 
     Returns
     -------
     array, shape (..., B)
-        0 outside the active set.
+        0 outside the active set, and where the denominator is 0 (Appendix E).
     """
     numerator = exclusive_sums(np.where(active, weighting.reward_terms * rewards, 0.0))
     mass = weighting.prior + exclusive_sums(np.where(active, weighting.mass_terms, 0.0))
     alone = mass <= 0
     refined = values * numerator / np.where(alone, 1.0, mass)
-    return np.where(active, np.where(alone, when_alone, refined), 0.0)
+    return np.where(active & ~alone, refined, 0.0)
 
 
 def weight_matrix(values: FloatArray, active: BoolArray, weighting: Weighting) -> FloatArray:

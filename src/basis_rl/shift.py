@@ -20,13 +20,14 @@ of this one out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from basis_rl.batch import FloatArray, IntArray, sum_by
+from basis_rl.refine import exclusive_sums
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class RunningVariance:
 
 # Per batch, in logits: standard deviation 0.22 (at least 0.1), and 0.14 for each source's own.
 DRIFT = RunningVariance(default=0.05, weight=100.0, least=0.01, most=4.0, memory=0.95)
-BETWEEN = RunningVariance(default=0.02, weight=50.0, least=0.002, most=4.0, memory=0.98)
+BETWEEN = RunningVariance(default=0.02, weight=200.0, least=0.002, most=4.0, memory=0.99)
+LARGEST_SURPRISE = 5.0  # standard deviations
 
 
 @dataclass(frozen=True)
@@ -109,21 +111,42 @@ class ShiftState:
 
         Raises
         ------
-        ValueError
-            If a number is not finite.
+        TypeError, ValueError, KeyError
+            If an entry is missing, not a finite number, or a variance's information is negative.
         """
-        shifts = {str(k): float(v) for k, v in state["by_source"].items()}
-        drift, between = map(float, state["drift"]), map(float, state["between"])
-        made = cls(
-            float(state["common"]),
-            shifts,
-            replace(DRIFT, **dict(zip(("excess", "information"), drift, strict=True))),
-            replace(BETWEEN, **dict(zip(("excess", "information"), between, strict=True))),
+        by_source = state["by_source"]
+        if not isinstance(by_source, Mapping):
+            raise TypeError(f"by_source is {by_source!r}")
+        return cls(
+            _finite(state["common"]),
+            {str(name): _finite(shift) for name, shift in by_source.items()},
+            _variance(DRIFT, state["drift"]),
+            _variance(BETWEEN, state["between"]),
         )
-        numbers = [made.common, made.drift.value, made.between.value, *shifts.values()]
-        if not np.isfinite(numbers).all():
-            raise ValueError("a shift is not finite")
-        return made
+
+    def rescaled(self, factor: float) -> ShiftState:
+        """The same state with rewards in units ``factor`` times as large."""
+
+        def scaled(variance: RunningVariance) -> RunningVariance:
+            return replace(variance, excess=variance.excess * factor**2)
+
+        by_source = {name: shift * factor for name, shift in self.by_source.items()}
+        return ShiftState(self.common * factor, by_source, scaled(self.drift), scaled(self.between))
+
+
+def _finite(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e100:
+        raise ValueError(f"{value!r} is not a finite number")
+    return float(value)
+
+
+def _variance(prior: RunningVariance, saved: Any) -> RunningVariance:
+    if not isinstance(saved, Sequence) or len(saved) != 2:
+        raise TypeError(f"{saved!r} is not a pair of numbers")
+    excess, information = map(_finite, saved)
+    if information < 0:
+        raise ValueError(f"information is {information}")
+    return replace(prior, excess=excess, information=information)
 
 
 @dataclass(frozen=True)
@@ -199,7 +222,8 @@ class ShiftStep:
         pull, weight = self._marginal(G, H)
         own_pull, own_weight = self._marginal(own_G, own_H)
         step = self._common(
-            _others(pull)[scores.source] + own_pull, _others(weight)[scores.source] + own_weight
+            exclusive_sums(pull)[scores.source] + own_pull,
+            exclusive_sums(weight)[scores.source] + own_weight,
         )
         return self._of_source(own_G, own_H, scores.start[scores.source], step), step
 
@@ -214,28 +238,36 @@ class ShiftStep:
         """How far the batch pulls the common shift, as ``(excess, information)`` of the drift.
 
         The pull ``D = sum w_s d_s`` with total weight W has expectation of D^2
-        ``W + drift W^2``; each batch counts by the inverse variance of that.
+        ``W + drift W^2``; each batch counts by the inverse variance of that, and no pull for more
+        than 5 standard deviations.
         """
         pull, weight = (float(part.sum()) for part in self._marginal(*scores.sums()))
         scale = (1.0 + self.drift * weight) ** 2
-        return (pull**2 - weight) / scale, weight**2 / scale
+        expected = weight + self.drift * weight**2
+        # One absurd reward must not open the filter for the next hundred batches.
+        square = min(abs(pull), LARGEST_SURPRISE * expected**0.5) ** 2
+        return (square - weight) / scale, weight**2 / scale
 
     def disagreement(self, scores: Scores) -> tuple[float, float]:
         """How far apart the sources pull, as ``(excess, information)`` of nu^2.
 
-        ``Q = sum H_s (d_s - d)^2`` has expectation ``S - 1 + nu^2 (sum H - sum H^2 / sum H)``.
-
-        Source: DerSimonian and Laird, Meta-analysis in clinical trials, 1986.
+        What source s pulls beyond its share, ``u_s = G_s - H_s G / H`` with the totals G and H,
+        has expectation of u_s^2
+        ``H_s (1 - H_s/H) + nu^2 (H_s^2 - 2 H_s^3/H + H_s^2 sum H_k^2 / H^2)``; each source counts
+        by the inverse variance of that, and none for more than 5 standard deviations. There is no
+        division by H_s: with a few rows a source its own estimate G_s / H_s is of no use.
         """
         G, H = scores.sums()
-        seen = H > 0
-        if seen.sum() < 2:
+        if (H > 0).sum() < 2:
             return 0.0, 0.0
-        G, H = G[seen], H[seen]
-        d = np.clip(G / H, -self.largest, self.largest)
-        mean = (H * d).sum() / H.sum()
-        excess = (H * (d - mean) ** 2).sum() - (len(d) - 1)
-        return float(excess), float(H.sum() - (H**2).sum() / H.sum())
+        total = H.sum()
+        sampling = H * (1.0 - H / total)
+        information = H**2 - 2.0 * H**3 / total + H**2 * (H**2).sum() / total**2
+        expected = sampling + self.between * information
+        pull = np.minimum(np.abs(G - H * G.sum() / total), LARGEST_SURPRISE * expected**0.5)
+        scale = (1.0 + self.between * H) ** 2
+        excess = float(((pull**2 - sampling) / scale).sum())
+        return excess, float((information / scale).sum())
 
     def _marginal(self, G: FloatArray, H: FloatArray) -> tuple[FloatArray, FloatArray]:
         """``w_s d_s`` and ``w_s = H_s / (1 + nu^2 H_s)``; no division by H, which may be 0."""
@@ -254,9 +286,3 @@ class ShiftStep:
 
     def _limit(self, steps: FloatArray) -> FloatArray:
         return np.clip(steps, -self.largest, self.largest)
-
-
-def _others(per_source: FloatArray) -> FloatArray:
-    """Sum over the other sources, added and not subtracted; shape (S,)."""
-    total: FloatArray = (1.0 - np.eye(len(per_source))) @ per_source
-    return total

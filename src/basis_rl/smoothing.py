@@ -73,9 +73,11 @@ def credibility_pseudo_count(values: FloatArray, offsets: IntArray) -> float:
     """Pseudo-observations that the population is worth for real rewards, ``within / between``.
 
     Variance within prompts over variance of the prompts' true means, by moments (Bühlmann's
-    credibility). Between 0.01 and 1000.
+    credibility). Between 0.01 and 1000; 1 where no prompt has a second reward to tell them apart.
     """
     n = np.diff(offsets)
+    if n.max() == 1:
+        return 1.0
     means = np.add.reduceat(values, offsets[:-1]) / n
     deviations = values - np.repeat(means, n)
     within = float((deviations**2).sum() / max(len(values) - len(n), 1))

@@ -25,9 +25,14 @@ def check_betas(betas: npt.ArrayLike) -> FloatArray:
     ConfigError
         If there is none, or one is not positive (infinity, the reference policy, is allowed).
     """
-    array = np.unique(np.asarray(betas, dtype=np.float64))
-    if array.size == 0 or not (array > 0).all():  # NaN fails the comparison too
-        raise ConfigError(f"betas is {betas!r}: give one or more positive numbers")
+    try:
+        array = np.unique(np.asarray(betas, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise ConfigError(f"betas is {betas!r:.60}: give a list of positive numbers") from None
+    wrong = array[~(array >= 1e-300)]  # NaN fails the comparison too
+    if array.size == 0 or wrong.size:
+        shown = float(wrong[0]) if wrong.size else "empty"
+        raise ConfigError(f"betas has {shown}: give one or more positive numbers")
     return array
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from basis_rl.batch import BoolArray, Estimate, FloatArray, IntArray, RewardBatch, sum_by
-from basis_rl.errors import BatchError, StateError
+from basis_rl.errors import BatchError, ConfigError, StateError
 
 State = dict[str, Any]
 
@@ -37,6 +37,10 @@ class Estimator(ABC):
         BatchError
             If more than `max_unverified` of the rows are NaN, or a rollout's rows disagree.
         """
+        if not isinstance(batch, RewardBatch):
+            raise BatchError(
+                f"estimate was given a {type(batch).__name__}: pass a RewardBatch(keys, rewards)"
+            )
         verified = ~np.isnan(batch.rewards)
         check_verified(verified, self.max_unverified)
         rollouts, row_of = distinct_rollouts(batch, verified)
@@ -70,6 +74,10 @@ class Estimator(ABC):
         StateError
             If the state is another estimator's or misses an entry.
         """
+        if not isinstance(state, Mapping):
+            raise StateError(
+                f"the saved state is a {type(state).__name__}: pass what state_dict gave"
+            )
         if state.get("estimator") != self.name:
             raise StateError(
                 f"the saved state is of estimator {state.get('estimator')!r}, this run uses "
@@ -77,7 +85,7 @@ class Estimator(ABC):
             )
         try:
             self._load(state)
-        except (KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise StateError(
                 f"the saved state of {self.name!r} is damaged ({error!r}): delete it to start anew"
             ) from error
@@ -87,6 +95,13 @@ class Estimator(ABC):
 
     def _load(self, state: Mapping[str, Any]) -> None:
         return None
+
+
+def check_share(what: str, value: float) -> float:
+    """Refuse a share outside 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ConfigError(f"{what} is {value!r}: give a share between 0 and 1, e.g. 0.1")
+    return float(value)
 
 
 def check_verified(verified: BoolArray, max_unverified: float) -> None:
@@ -112,7 +127,7 @@ def distinct_rollouts(batch: RewardBatch, verified: BoolArray) -> tuple[RewardBa
     Raises
     ------
     BatchError
-        If rows of one rollout have different rewards.
+        If rows of one rollout have different rewards or sources.
     """
     rows = np.flatnonzero(verified)
     if batch.rollout_ids is None:
@@ -133,6 +148,13 @@ def distinct_rollouts(batch: RewardBatch, verified: BoolArray) -> tuple[RewardBa
             f"rows of rollout {batch.rollout_ids[row]!r} of prompt {batch.keys[row]!r} have "
             "different rewards: give every row of a rollout the rollout's reward"
         )
+    if batch.sources is not None:
+        for i, rollout in zip(rows.tolist(), first[row_of].tolist(), strict=True):
+            if batch.sources[i] != batch.sources[rollout]:
+                raise BatchError(
+                    f"rows of rollout {batch.rollout_ids[i]!r} of prompt {batch.keys[i]!r} name "
+                    "different sources: give every row of a rollout the prompt's source"
+                )
     lengths = None
     if batch.lengths is not None:
         lengths = sum_by(row_of, batch.lengths[rows], len(number))

@@ -13,7 +13,14 @@ import numpy.typing as npt
 
 from basis_rl.batch import FloatArray, IntArray, RewardBatch
 from basis_rl.errors import BatchError, ConfigError, MissingPassRateError
-from basis_rl.estimators.base import Estimator, State, check_verified, distinct_rollouts, spread
+from basis_rl.estimators.base import (
+    Estimator,
+    State,
+    check_share,
+    check_verified,
+    distinct_rollouts,
+    spread,
+)
 from basis_rl.estimators.basis_continuous import ContinuousGrid, ContinuousShift
 from basis_rl.estimators.basis_grid import BinaryGrid
 from basis_rl.estimators.basis_options import BasisOptions, resolve_options
@@ -64,12 +71,13 @@ class Basis(Estimator):
     epsilon : float
         Active set ``epsilon < V < 1 - epsilon``; not used by "shift" and "initial".
     betas : sequence of float, optional
-        Candidates of the grid; the paper's 230 by default.
+        Candidates of the grid; the paper's 230 by default. Not with "leave-one-out".
     missing : {"error", "prior"}
         A prompt outside the table: an error, or the mean pass rate of its source (of the whole
         table where the source is unknown).
-    variance_floor : float
-        Delta of Appendix E, in squared units of the reward.
+    variance_floor : float, optional
+        Delta of Appendix E, in squared units of the reward; 1e-6 by default. Stored rewards with
+        a beta of the grid only.
     max_unverified : float
         Largest share of NaN rewards accepted.
 
@@ -81,7 +89,8 @@ class Basis(Estimator):
     Notes
     -----
     With ``sources`` in the batch, "leave-one-out" fits one shift per source, shrunk to the common
-    one. A restart needs `state_dict`: the shifts, or the next batch's beta.
+    one; the table's own sources serve ``missing="prior"`` alone. A restart needs `state_dict`:
+    the shifts, or the next batch's beta.
 
     Examples
     --------
@@ -105,7 +114,7 @@ class Basis(Estimator):
         epsilon: float = 1e-6,
         betas: Sequence[float] | npt.NDArray[np.float64] | None = None,
         missing: str = "error",
-        variance_floor: float = 1e-6,
+        variance_floor: float | None = None,
         max_unverified: float = 0.1,
     ) -> None:
         if not isinstance(pass_rates, PassRates):
@@ -122,10 +131,11 @@ class Basis(Estimator):
             betas=betas,
             missing=missing,
             variance_floor=variance_floor,
+            continuous=pass_rates.is_continuous,
         )
         self.preset = preset
         self.pass_rates = pass_rates
-        self.max_unverified = max_unverified
+        self.max_unverified = check_share("max_unverified", max_unverified)
         self._priors = with_priors(pass_rates)
         self._form: _Form
         if pass_rates.is_continuous:
@@ -141,8 +151,7 @@ class Basis(Estimator):
     def weights(self, batch: RewardBatch) -> FloatArray:
         """Matrix W of Fig. 1: ``baselines = W @ rewards`` at the beta that `estimate` would use.
 
-        A row that is active alone has no weights (its baseline is V_i). The estimator's state
-        stays as it is. Memory is B^2 floats.
+        The estimator's state stays as it is. Memory is B^2 floats.
 
         Parameters
         ----------
@@ -171,6 +180,8 @@ class Basis(Estimator):
         verified = ~np.isnan(batch.rewards)
         check_verified(verified, self.max_unverified)
         rollouts, row_of = distinct_rollouts(batch, verified)
+        if not self.pass_rates.is_continuous:
+            check_zero_one(rollouts)
         rows, _ = self._rows(rollouts)
         matrix = self._form.weights(rows, rollouts.rewards, rollouts.sources)
         return spread(matrix, row_of, verified)
@@ -233,6 +244,6 @@ def check_zero_one(rollouts: RewardBatch) -> None:
     if not valid.all():
         row = int(valid.argmin())
         raise BatchError(
-            f"the reward {rewards[row]!r} of prompt {rollouts.keys[row]!r} is not 0 or 1, and the "
-            "table holds counts: build it with PassRates.from_rewards for real rewards"
+            f"the reward {float(rewards[row])} of prompt {rollouts.keys[row]!r} is not 0 or 1, and "
+            "the table holds counts: build it with PassRates.from_rewards for real rewards"
         )

@@ -16,6 +16,9 @@ from basis_rl.refine import WEIGHTINGS, Weighting, refined_baselines, weight_mat
 from basis_rl.shift import Scores, ShiftState
 from basis_rl.values import tilted_moments
 
+# A row pulls the shift by no more than so many of its standard deviations.
+MOST_DEVIATIONS = 3.0
+
 
 class RewardTable(NamedTuple):
     """Stored rewards of every prompt, with a population to draw pseudo-observations from.
@@ -77,7 +80,7 @@ class ContinuousGrid:
             values, active, weighting = self._terms(atoms, weights, beta, place)
             baselines[k] = values
             if weighting is not None:
-                baselines[k] = refined_baselines(values, rewards, active, weighting, when_alone=0.0)
+                baselines[k] = refined_baselines(values, rewards, active, weighting)
             losses[k] = ((rewards - baselines[k]) ** 2).mean()
         index = self.choice.take(losses)
         beta = float(self.options.betas[index])
@@ -105,9 +108,9 @@ class ContinuousGrid:
 
     def weights(self, rows: IntArray, rewards: FloatArray, sources: list[str] | None) -> FloatArray:
         """Matrix W of Fig. 1 at the beta that `baselines` would choose; leaves the state alone."""
-        kept = self.choice.next_beta
+        kept = self.choice.next_tau
         _, metrics = self.baselines(rows, rewards, sources)
-        self.choice.next_beta = kept
+        self.choice.next_tau = kept
         atoms, weights = self.table.atoms(rows)
         values, active, weighting = self._terms(
             atoms, weights, metrics["beta"], np.arange(len(rows))
@@ -127,8 +130,10 @@ class ContinuousGrid:
 class ContinuousShift:
     """Tilted mean with the shift fitted by likelihood, every row left out of its own.
 
-    Rewards are divided by their standard deviation over the table, so that a step of the shift
-    means the same whatever the rewards' unit.
+    Real rewards have outliers, and a tilted mean runs after the largest stored reward. So stored
+    rewards are drawn in to a range around the table's 1% and 99% quantiles, and no row pulls the
+    shift by more than three of its standard deviations. Rewards are in units of the table's
+    standard deviation, so that a step of the shift means the same whatever the rewards' unit.
     """
 
     def __init__(self, table: RewardTable, options: BasisOptions) -> None:
@@ -137,9 +142,12 @@ class ContinuousShift:
                 f"variant {options.variant!r} with calibration 'leave-one-out' needs 0/1 rewards: "
                 "use calibration='whole-batch', or variant='shift'"
             )
-        self.unit = float(table.values.std()) or 1.0
+        low, high = usual_range(table.values)
+        values = np.clip(table.values, low, high)
+        self.unit = float(values.std()) or 1.0
         self.table = table._replace(
-            values=table.values / self.unit, population=table.population / self.unit
+            values=values / self.unit,
+            population=np.clip(table.population, low, high) / self.unit,
         )
         self.tracker = ShiftTracker()
 
@@ -150,7 +158,9 @@ class ContinuousShift:
         batch = self.tracker.begin(sources, len(rows))
         atoms, weights = self.table.atoms(rows)
         means, variances = tilted_moments(atoms, batch.start[batch.source], weights)
-        gradient = rewards / self.unit - means
+        # A prompt whose stored rewards are all alike has limit 0: it says nothing of the shift.
+        limit = MOST_DEVIATIONS * np.sqrt(variances)
+        gradient = np.clip(rewards / self.unit - means, -limit, limit)
         scores = Scores(gradient, variances, np.ones(len(rows)), batch.source, batch.start)
         own, _ = batch.step.without_each(scores)
         baselines = tilted_moments(atoms, own, weights)[0] * self.unit
@@ -161,9 +171,24 @@ class ContinuousShift:
         return baselines, metrics
 
     def state(self) -> dict[str, Any]:
-        """Shifts after the last batch."""
-        return self.tracker.state.to_dict()
+        """Shifts after the last batch, and the unit of reward they are in."""
+        return self.tracker.state.to_dict() | {"unit": self.unit}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state`."""
-        self.tracker.state = ShiftState.from_dict(state)
+        """Inverse of `state`; a table that has grown since may have another unit."""
+        unit = float(state["unit"])
+        if not 0 < unit < float("inf"):
+            raise ValueError(f"unit is {unit!r}")
+        self.tracker.state = ShiftState.from_dict(state).rescaled(self.unit / unit)
+
+
+def usual_range(values: FloatArray) -> tuple[float, float]:
+    """Range that stored rewards are drawn in to: 1% to 99% quantile, and half as far again.
+
+    The whole range where those quantiles are equal (a rare success among equal failures).
+    """
+    low, high = (float(q) for q in np.quantile(values, [0.01, 0.99]))
+    if high <= low:
+        return float(values.min()), float(values.max())
+    margin = 0.5 * (high - low)
+    return low - margin, high + margin

@@ -43,26 +43,31 @@ class BinaryGrid:
         self, rows: IntArray, rewards: FloatArray, sources: list[str] | None
     ) -> tuple[FloatArray, dict[str, float]]:
         """Baselines of rollouts, shape (R,), and metrics; ``rows`` are the prompts' places."""
-        return self.baselines_at(self.levels.lower[rows], rows, rewards)
+        return self.baselines_at(self.levels.nearest[rows], rows, rewards)
 
     def baselines_at(
         self, levels: IntArray, rows: IntArray, rewards: FloatArray
     ) -> tuple[FloatArray, dict[str, float]]:
         """The same with the prompts' levels looked up already."""
         codes = pair_codes(levels, rewards)
-        failures, passes = self.levels.count(rows, codes)
+        failures, passes = self.levels.count(codes)
         index, losses, pairs = self._calibrate(failures, passes)
         beta = float(self.options.betas[index])
-        if self.levels.fraction is None:
+        if self.levels.exact:
             by_code = np.stack([pairs.failed[index], pairs.passed[index]], axis=1)
             baselines = by_code.ravel()[codes]
+            loss = float(losses[index])
+            share = float(self.grid.active[index] @ (failures + passes)) / len(rows)
         else:
-            baselines = self._exact(rows, rewards, beta)
+            baselines, active = self._exact(rows, rewards, beta)
+            counted = active if self.options.over_active_set else np.ones_like(active)
+            loss = float(((rewards - baselines)[counted] ** 2).mean()) if counted.any() else np.inf
+            share = float(active.mean())
         return baselines, {
             "beta": beta,
             "tau": 1.0 / beta,
-            "active_fraction": float(self.grid.active[index] @ (failures + passes)) / len(rows),
-            "calibration_loss": float(losses[index]),
+            "active_fraction": share,
+            "calibration_loss": loss,
         }
 
     def _calibrate(
@@ -76,24 +81,26 @@ class BinaryGrid:
             losses = whole_batch_loss(pairs, failures, passes)
         return self.choice.take(losses), losses, pairs
 
-    def _exact(self, rows: IntArray, rewards: FloatArray, beta: float) -> FloatArray:
-        """Baselines from the rows' own pass rates, where the grid saw neighbours."""
+    def _exact(
+        self, rows: IntArray, rewards: FloatArray, beta: float
+    ) -> tuple[FloatArray, BoolArray]:
+        """Baselines from the rows' own pass rates, where the grid saw neighbours; active rows."""
         tilted = self.logits[rows] + 1.0 / beta
         values = tilted_value(tilted, 0.0)
-        if self.options.variant == "initial":
-            return values
         active = active_set(values, self.options.epsilon)
+        if self.options.variant == "initial":
+            return values, active
         weighting = self._weighting(tilted, active)
-        return refined_baselines(values, rewards, active, weighting, when_alone=values)
+        return refined_baselines(values, rewards, active, weighting), active
 
     def _weighting(self, tilted: FloatArray, active: BoolArray) -> Weighting:
         return bernoulli_weighting(self.options.variant, np.exp(np.where(active, tilted, 0.0)))
 
     def weights(self, rows: IntArray, rewards: FloatArray, sources: list[str] | None) -> FloatArray:
         """Matrix W of Fig. 1 at the beta that `baselines` would choose; leaves the state alone."""
-        kept = self.choice.next_beta
+        kept = self.choice.next_tau
         _, metrics = self.baselines(rows, rewards, sources)
-        self.choice.next_beta = kept
+        self.choice.next_tau = kept
         tilted = self.logits[rows] + metrics["tau"]
         values = tilted_value(tilted, 0.0)
         active = active_set(values, self.options.epsilon)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from basis_rl.batch import FloatArray
 from basis_rl.errors import ConfigError, nearest
@@ -18,6 +22,7 @@ CALIBRATIONS = (
     "previous-batch-active-set",
 )
 MISSING = ("error", "prior")
+VARIANCE_FLOOR = 1e-6
 # preset -> variant, calibration, smoothing
 PRESETS = {
     "robust": ("shift", "leave-one-out", "jeffreys"),
@@ -61,39 +66,61 @@ def resolve_options(
     calibration: str | None,
     smoothing: str | None,
     epsilon: float,
-    betas: object,
+    betas: Sequence[float] | npt.NDArray[np.float64] | None,
     missing: str,
-    variance_floor: float,
+    variance_floor: float | None,
+    continuous: bool,
 ) -> BasisOptions:
     """Fill the preset's choices in and refuse what does not go together.
 
     Raises
     ------
     ConfigError
-        If a name is unknown, a number is out of range, or ``variant="shift"`` is asked for with a
-        calibration on the grid.
+        If a name is unknown, a number is out of range, ``variant="shift"`` is asked for with a
+        calibration on the grid, or an option would have no effect.
     """
     _one_of("preset", preset, tuple(PRESETS))
     preset_variant, preset_calibration, preset_smoothing = PRESETS[preset]
     if calibration is None:
         calibration = "leave-one-out" if variant == "shift" else preset_calibration
     variant = preset_variant if variant is None else variant
-    if variant == "shift" and calibration not in (None, "leave-one-out"):
+    _one_of("variant", variant, VARIANTS)
+    _one_of("calibration", calibration, CALIBRATIONS)
+    leave_one_out = calibration == "leave-one-out"
+    if variant == "shift" and not leave_one_out:
         raise ConfigError(
             f"variant 'shift' is fitted by calibration 'leave-one-out' alone, not by "
             f"{calibration!r}: use variant='initial' for the tilted value with a beta of the grid"
         )
-    _one_of("variant", variant, VARIANTS)
-    _one_of("calibration", calibration, CALIBRATIONS)
     smoothing = preset_smoothing if smoothing is None else smoothing
     _one_of("smoothing", smoothing, SMOOTHINGS)
     _one_of("missing", missing, MISSING)
-    if not 0 < epsilon < 0.5:
-        raise ConfigError(f"epsilon is {epsilon!r}: give a number between 0 and 0.5, e.g. 1e-6")
-    if not variance_floor > 0:
-        raise ConfigError(f"variance_floor is {variance_floor!r}: give a positive number")
-    grid = beta_grid() if betas is None else check_betas(betas)  # type: ignore[arg-type]
-    return BasisOptions(variant, calibration, smoothing, epsilon, grid, missing, variance_floor)
+    if betas is not None and leave_one_out:
+        raise ConfigError(
+            "betas has no effect with calibration 'leave-one-out', which fits the shift: leave it "
+            "out, or use preset='paper'"
+        )
+    if variance_floor is not None and (leave_one_out or not continuous):
+        raise ConfigError(
+            "variance_floor has an effect on stored rewards with a beta of the grid alone: leave "
+            "it out, or use PassRates.from_rewards with preset='paper'"
+        )
+    return BasisOptions(
+        variant,
+        calibration,
+        smoothing,
+        _number("epsilon", epsilon, below=0.5),
+        beta_grid() if betas is None else check_betas(betas),
+        missing,
+        VARIANCE_FLOOR if variance_floor is None else _number("variance_floor", variance_floor),
+    )
+
+
+def _number(what: str, value: object, *, below: float = float("inf")) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-300 < value < below:
+        limit = "" if below == float("inf") else f" below {below}"
+        raise ConfigError(f"{what} is {value!r}: give a positive number{limit}, e.g. 1e-6")
+    return float(value)
 
 
 def _one_of(what: str, value: object, allowed: tuple[str, ...]) -> None:

@@ -26,35 +26,37 @@ class Priors(NamedTuple):
 
     Attributes
     ----------
-    names : list of str
-        Sources of the table, in order of appearance.
+    names : dict of str to int
+        Number of each source of the table, in order of appearance.
     prompts : int
         Rows of the table; stand-ins follow them, the whole table's last.
     source_of : int array, shape (P,), or None
     """
 
-    names: list[str]
+    names: dict[str, int]
     prompts: int
     source_of: IntArray | None
 
     def place(self, source: str) -> int:
         """Row of the stand-in for a source, or of the whole table's if it is unknown."""
-        known = self.names.index(source) if source in self.names else len(self.names)
-        return self.prompts + known
+        return self.prompts + self.names.get(source, len(self.names))
 
     def members(self) -> list[IntArray]:
         """Rows of each population: every source's, then all."""
         everyone = np.arange(self.prompts)
         if self.source_of is None:
             return [everyone]
-        return [np.flatnonzero(self.source_of == s) for s in range(len(self.names))] + [everyone]
+        order = np.argsort(self.source_of, kind="stable")
+        ends = np.cumsum(np.bincount(self.source_of))[:-1]
+        return [*np.split(order, ends), everyone]
 
 
 def with_priors(table: PassRates) -> Priors:
     """Populations of a table."""
     if table.sources is None:
-        return Priors([], len(table.keys), None)
-    return Priors(list(dict.fromkeys(table.sources)), len(table.keys), group_index(table.sources))
+        return Priors({}, len(table.keys), None)
+    names = {name: number for number, name in enumerate(dict.fromkeys(table.sources))}
+    return Priors(names, len(table.keys), group_index(table.sources))
 
 
 def binary_logits(table: PassRates, priors: Priors, smoothing: str) -> FloatArray:
@@ -78,8 +80,8 @@ def reward_table(table: PassRates, priors: Priors, smoothing: str) -> RewardTabl
     assert table.reward_offsets is not None
     values, offsets = table.reward_values, table.reward_offsets
     members = priors.members()
-    prompt_of = np.repeat(np.arange(priors.prompts), table.n)
-    inside = [values[np.isin(prompt_of, rows)] for rows in members]
+    prompts = np.split(values, offsets[1:-1])
+    inside = [np.concatenate([prompts[row] for row in rows]) for rows in members]
     levels = (np.arange(POPULATION_ATOMS) + 0.5) / POPULATION_ATOMS
     population = np.stack([np.quantile(rewards, levels) for rewards in inside])
     own = priors.source_of if priors.source_of is not None else np.zeros(priors.prompts, np.int64)

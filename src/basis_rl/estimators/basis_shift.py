@@ -36,7 +36,10 @@ class ShiftTracker:
         """Take a batch in; returns its metrics."""
         before, step = self.state, batch.step
         change, shifts = step.full(scores)
-        common = before.common + change
+        moved = shifts - batch.start
+        share = sum_by(scores.source, scores.count, len(moved))
+        # The sources' own steps count too, else a new source would start behind the others.
+        common = before.common + float(share @ moved) / float(share.sum())
         # A source that is absent moves along with the common shift.
         by_source = {name: shift + change for name, shift in before.by_source.items()}
         by_source |= dict(zip(batch.names, shifts.tolist(), strict=False))
@@ -97,8 +100,8 @@ class BinaryShift:
     ) -> tuple[FloatArray, dict[str, float]]:
         """Baselines of rollouts, shape (R,), and metrics; ``rows`` are the prompts' places."""
         batch = self.tracker.begin(sources, len(rows))
-        if self.levels.fraction is None:
-            return self.baselines_at(self.levels.lower[rows], rewards, batch)
+        if self.levels.exact:
+            return self.baselines_at(self.levels.nearest[rows], rewards, batch)
         cells = Cells(self.logits[rows], rewards, np.ones(len(rows)), batch.source)
         return self._of_cells(cells, batch)
 
@@ -125,15 +128,16 @@ class BinaryShift:
     def _of_cells(self, cells: Cells, batch: SourceShifts) -> tuple[FloatArray, dict[str, float]]:
         start = batch.start[cells.source]
         values = sigmoid(cells.logits + start)
-        scores = Scores(
-            cells.rewards - values, values * (1.0 - values), cells.rows, cells.source, batch.start
-        )
+        curvature = values * (1.0 - values)
+        # A pass rate of exactly 0 or 1 does not move with the shift, so it says nothing about it.
+        gradient = np.where(curvature > 0, cells.rewards - values, 0.0)
+        scores = Scores(gradient, curvature, cells.rows, cells.source, batch.start)
         own, change = batch.step.without_each(scores)
         baselines = sigmoid(cells.logits + own)
         active_fraction = 1.0
         if self.options.variant in ("unb", "vop", "rvg"):
             shifts = batch.step.of_all_sources(scores, own, change)
-            active = np.abs(cells.logits + start) < logit_of_value(1.0 - self.options.epsilon)
+            active = np.abs(cells.logits + start) < -logit_of_value(self.options.epsilon)
             baselines = self._refine(baselines, cells, shifts, active)
             active_fraction = float((cells.rows * active).sum() / cells.rows.sum())
         squares = cells.rows * (cells.rewards - baselines) ** 2

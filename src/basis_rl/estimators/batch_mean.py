@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from basis_rl.batch import FloatArray, RewardBatch
-from basis_rl.estimators.base import Estimator
+from basis_rl.estimators.base import Estimator, check_share
 
 
 class BatchMean(Estimator):
@@ -22,7 +22,7 @@ class BatchMean(Estimator):
     name: ClassVar[str] = "batch-mean"
 
     def __init__(self, *, max_unverified: float = 0.1) -> None:
-        self.max_unverified = max_unverified
+        self.max_unverified = check_share("max_unverified", max_unverified)
 
     def _baselines(self, rollouts: RewardBatch) -> tuple[FloatArray, dict[str, float]]:
         return np.full(len(rollouts), rollouts.rewards.mean()), {}

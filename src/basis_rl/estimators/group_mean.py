@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from basis_rl.batch import FloatArray, RewardBatch
-from basis_rl.estimators.base import Estimator
+from basis_rl.errors import ConfigError
+from basis_rl.estimators.base import Estimator, check_share
 from basis_rl.estimators.groups import Groups
 
 
@@ -33,9 +34,11 @@ class GroupMean(Estimator):
     def __init__(
         self, *, std: bool = True, epsilon: float = 1e-6, max_unverified: float = 0.1
     ) -> None:
+        if not 0 < epsilon < float("inf"):
+            raise ConfigError(f"epsilon is {epsilon!r}: give a positive number, e.g. 1e-6")
         self.std = std
         self.epsilon = epsilon
-        self.max_unverified = max_unverified
+        self.max_unverified = check_share("max_unverified", max_unverified)
 
     def _baselines(self, rollouts: RewardBatch) -> tuple[FloatArray, dict[str, float]]:
         groups = Groups.of(rollouts, self.name)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from basis_rl.batch import FloatArray, RewardBatch
-from basis_rl.estimators.base import Estimator
+from basis_rl.estimators.base import Estimator, check_share
 from basis_rl.estimators.groups import Groups
 
 
@@ -23,7 +23,7 @@ class LeaveOneOut(Estimator):
     name: ClassVar[str] = "leave-one-out"
 
     def __init__(self, *, max_unverified: float = 0.1) -> None:
-        self.max_unverified = max_unverified
+        self.max_unverified = check_share("max_unverified", max_unverified)
 
     def _baselines(self, rollouts: RewardBatch) -> tuple[FloatArray, dict[str, float]]:
         groups = Groups.of(rollouts, self.name)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from basis_rl.batch import FloatArray, RewardBatch
-from basis_rl.estimators.base import Estimator
+from basis_rl.estimators.base import Estimator, check_share
 
 
 class Zero(Estimator):
@@ -19,7 +19,7 @@ class Zero(Estimator):
     name: ClassVar[str] = "zero"
 
     def __init__(self, *, max_unverified: float = 0.1) -> None:
-        self.max_unverified = max_unverified
+        self.max_unverified = check_share("max_unverified", max_unverified)
 
     def _baselines(self, rollouts: RewardBatch) -> tuple[FloatArray, dict[str, float]]:
         return np.zeros(len(rollouts)), {}
