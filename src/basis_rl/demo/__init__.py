@@ -1,0 +1,1 @@
+"""The quickstart: a small real language model trained with one rollout per prompt."""
