@@ -114,8 +114,8 @@ class RewardBatch:
         if infinite.any():
             row = int(infinite.argmax())
             raise BatchError(
-                f"rewards[{row}] is {self.rewards[row]} (prompt {self.keys[row]!r}): rewards must "
-                f"be finite and below {LARGEST_REWARD:g}; use NaN where the verifier gave no verdict"
+                f"rewards[{row}] is {self.rewards[row]} (prompt {self.keys[row]!r}): rewards are "
+                f"finite and below {LARGEST_REWARD:g}; NaN stands for no verdict"
             )
         if self.lengths is not None and not (self.lengths > 0).all():
             row = int(np.argmin(self.lengths > 0))
