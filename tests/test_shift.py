@@ -295,7 +295,9 @@ def test_state_is_json_and_is_checked():
     ):
         with pytest.raises(StateError):
             other.load_state_dict(state | change)
-    with pytest.raises(StateError, match="common"):
+    with pytest.raises(StateError, match=r"calibration='whole-batch'.*same options"):
+        other.load_state_dict(state | {"calibration": "whole-batch"})
+    with pytest.raises(StateError, match=r"damaged.*common"):
         other.load_state_dict({k: v for k, v in state.items() if k != "common"})
     assert other.state_dict() == basis.state_dict()
 

@@ -85,6 +85,8 @@ class Estimator(ABC):
             )
         try:
             self._load(state)
+        except StateError:
+            raise
         except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise StateError(
                 f"the saved state of {self.name!r} is damaged ({error!r}): delete it to start anew"

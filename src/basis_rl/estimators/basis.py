@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from basis_rl.batch import FloatArray, IntArray, RewardBatch
-from basis_rl.errors import BatchError, ConfigError, MissingPassRateError
+from basis_rl.errors import BatchError, ConfigError, MissingPassRateError, StateError
 from basis_rl.estimators.base import (
     Estimator,
     State,
@@ -219,7 +219,10 @@ class Basis(Estimator):
     def _load(self, state: Mapping[str, Any]) -> None:
         for name, value in self._signature().items():
             if state[name] != value:
-                raise ValueError(f"{name} was {state[name]!r} and is now {value!r}")
+                raise StateError(
+                    f"the saved state has {name}={state[name]!r} and this run {value!r}: resume "
+                    "with the same options and the same kind of pass rates"
+                )
         self._form.load(state)
 
     def _signature(self) -> dict[str, Any]:
