@@ -91,13 +91,13 @@ def test_exclusive_sums(terms):
 )
 def test_exclusive_sums_of_counts(rows):
     terms, counts = (np.array(x, dtype=float) for x in zip(*rows, strict=True))
-    totals, rest = exclusive_sums_of_counts(terms[None, :], counts)
+    totals, rest = exclusive_sums_of_counts(terms, counts)
     exact = [Fraction(t) * int(c) for t, c in zip(terms, counts, strict=True)]
-    assert totals[0] == pytest.approx(float(sum(exact)), rel=1e-12)
+    assert totals == pytest.approx(float(sum(exact)), rel=1e-12)
     for i, count in enumerate(counts):
         if count:
             others = float(sum(exact) - Fraction(terms[i]))
-            assert rest[0, i] == pytest.approx(others, rel=1e-12, abs=1e-300)
+            assert rest[i] == pytest.approx(others, rel=1e-12, abs=1e-300)
 
 
 def all_rewards(V):

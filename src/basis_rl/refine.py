@@ -53,6 +53,8 @@ def exclusive_sums(terms: FloatArray) -> FloatArray:
 
     Subtracting a dominant element from the total loses the others' digits.
     """
+    if terms.shape[-1] == 1:
+        return np.zeros_like(terms)
     before = np.zeros_like(terms)
     np.cumsum(terms[..., :-1], axis=-1, out=before[..., 1:])
     after = np.zeros_like(terms)
@@ -60,9 +62,7 @@ def exclusive_sums(terms: FloatArray) -> FloatArray:
     return before + after
 
 
-def exclusive_sums_of_counts(
-    terms: FloatArray, counts: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def exclusive_sums_of_counts(terms: FloatArray, counts: FloatArray) -> tuple[float, FloatArray]:
     """Total of non-negative terms that occur several times, and the total without one of each.
 
     A term of more than half of the total can occur only once, and only one term can; that one
@@ -70,27 +70,24 @@ def exclusive_sums_of_counts(
 
     Parameters
     ----------
-    terms : array, shape (K, L), non-negative
+    terms : array, shape (L,), non-negative
     counts : array, shape (L,)
 
     Returns
     -------
-    totals : array, shape (K,)
-        ``sum_l counts_l terms_kl``.
-    rest : array, shape (K, L)
-        ``totals_k - terms_kl``; without meaning where the count is 0.
+    total : float
+        ``sum_l counts_l terms_l``.
+    rest : array, shape (L,)
+        ``total - terms_l``; without meaning where the count is 0.
     """
-    totals = terms @ counts
-    rest = totals[:, None] - terms
-    dominant = terms > 0.5 * totals[:, None]
-    dominant &= counts > 0
-    if dominant.any():
-        k, level = np.nonzero(dominant)
-        others = np.repeat(counts[None, :], k.size, axis=0)
-        rows = np.arange(k.size)
-        others[rows, level] -= 1.0
-        rest[k, level] = np.einsum("ml,ml->m", terms[k], others)
-    return totals, rest
+    total = float(terms @ counts)
+    rest = total - terms
+    largest = int(np.where(counts > 0, terms, 0.0).argmax())
+    if terms[largest] > 0.5 * total and counts[largest] > 0:
+        others = counts.copy()
+        others[largest] -= 1.0
+        rest[largest] = terms @ others
+    return total, rest
 
 
 def refined_baselines(

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,7 @@ class Scores:
     source: IntArray
     start: FloatArray
 
+    @cached_property
     def sums(self) -> tuple[FloatArray, FloatArray]:
         """G and H of every source; shape (S,) each."""
         size = len(self.start)
@@ -200,7 +202,7 @@ class ShiftStep:
 
     def full(self, scores: Scores) -> tuple[float, FloatArray]:
         """Common step and the sources' new shifts, shape (S,), from all rows."""
-        G, H = scores.sums()
+        G, H = scores.sums
         pull, weight = self._marginal(G, H)
         step = self._common(pull.sum(), weight.sum())
         return float(step), self._of_source(G, H, scores.start, step)
@@ -215,7 +217,7 @@ class ShiftStep:
         step : array, shape (C,)
             Common step.
         """
-        G, H = scores.sums()
+        G, H = scores.sums
         own_G = G[scores.source] - scores.gradient
         # Leaving a row out cannot make the curvature negative, but rounding can.
         own_H = np.maximum(H[scores.source] - scores.curvature, 0.0)
@@ -229,7 +231,7 @@ class ShiftStep:
 
     def of_all_sources(self, scores: Scores, own: FloatArray, step: FloatArray) -> FloatArray:
         """Every source's shift with one row of each cell left out; shape (C, S)."""
-        G, H = scores.sums()
+        G, H = scores.sums
         shifts = self._of_source(G, H, scores.start, step[:, None])
         shifts[np.arange(len(own)), scores.source] = own
         return shifts
@@ -241,7 +243,7 @@ class ShiftStep:
         ``W + drift W^2``; each batch counts by the inverse variance of that, and no pull for more
         than 5 standard deviations.
         """
-        pull, weight = (float(part.sum()) for part in self._marginal(*scores.sums()))
+        pull, weight = (float(part.sum()) for part in self._marginal(*scores.sums))
         scale = (1.0 + self.drift * weight) ** 2
         expected = weight + self.drift * weight**2
         # One absurd reward must not open the filter for the next hundred batches.
@@ -257,8 +259,8 @@ class ShiftStep:
         by the inverse variance of that, and none for more than 5 standard deviations. There is no
         division by H_s: with a few rows a source its own estimate G_s / H_s is of no use.
         """
-        G, H = scores.sums()
-        if (H > 0).sum() < 2:
+        G, H = scores.sums
+        if len(H) < 2 or (H > 0).sum() < 2:
             return 0.0, 0.0
         total = H.sum()
         sampling = H * (1.0 - H / total)
@@ -285,4 +287,4 @@ class ShiftStep:
         return start + self._limit((self.between * G + step) / (1.0 + self.between * H))
 
     def _limit(self, steps: FloatArray) -> FloatArray:
-        return np.clip(steps, -self.largest, self.largest)
+        return np.minimum(np.maximum(steps, -self.largest), self.largest)  # np.clip is slower

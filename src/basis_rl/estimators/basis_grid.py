@@ -10,11 +10,9 @@ import numpy as np
 from basis_rl.batch import BoolArray, FloatArray, IntArray
 from basis_rl.calibrate import (
     BetaChoice,
-    PairBaselines,
-    active_set_loss,
+    losses,
     pair_baselines,
     value_grid,
-    whole_batch_loss,
 )
 from basis_rl.estimators.basis_options import BasisOptions
 from basis_rl.levels import Levels, pair_codes
@@ -51,16 +49,19 @@ class BinaryGrid:
         """The same with the prompts' levels looked up already."""
         codes = pair_codes(levels, rewards)
         failures, passes = self.levels.count(codes)
-        index, losses, pairs = self._calibrate(failures, passes)
+        over_active_set = self.options.over_active_set
+        all_losses = losses(self.grid, failures, passes, over_active_set=over_active_set)
+        index = self.choice.take(all_losses)
         beta = float(self.options.betas[index])
         if self.levels.exact:
-            by_code = np.stack([pairs.failed[index], pairs.passed[index]], axis=1)
+            pairs = pair_baselines(self.grid, index, failures, passes)
+            by_code = np.stack([pairs.failed, pairs.passed], axis=1)
             baselines = by_code.ravel()[codes]
-            loss = float(losses[index])
-            share = float(self.grid.active[index] @ (failures + passes)) / len(rows)
+            loss = float(all_losses[index])
+            share = float(self.grid.active_rows(failures + passes)[index]) / len(rows)
         else:
             baselines, active = self._exact(rows, rewards, beta)
-            counted = active if self.options.over_active_set else np.ones_like(active)
+            counted = active if over_active_set else np.ones_like(active)
             loss = float(((rewards - baselines)[counted] ** 2).mean()) if counted.any() else np.inf
             share = float(active.mean())
         return baselines, {
@@ -69,17 +70,6 @@ class BinaryGrid:
             "active_fraction": share,
             "calibration_loss": loss,
         }
-
-    def _calibrate(
-        self, failures: FloatArray, passes: FloatArray
-    ) -> tuple[int, FloatArray, PairBaselines]:
-        """Index of the step's beta, the loss of every beta, and the baselines of every pair."""
-        pairs = pair_baselines(self.grid, failures, passes)
-        if self.options.over_active_set:
-            losses = active_set_loss(pairs, self.grid.active, failures, passes)
-        else:
-            losses = whole_batch_loss(pairs, failures, passes)
-        return self.choice.take(losses), losses, pairs
 
     def _exact(
         self, rows: IntArray, rewards: FloatArray, beta: float
