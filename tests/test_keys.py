@@ -24,7 +24,9 @@ GOLDEN: list[tuple[Any, str]] = [
     ("", "e45c35f14bd7f2173ce90a9e771112b6"),
     ("Größe: 5 µm → ?", "722d8ecbf1dd66b3f658135fec473fde"),
     ("\ud800", "4aa118035a9880fe0bd503a397f43ff6"),
+    (" What is 2+2?\n", "3bc3f52882ae9a754b08c77c3a341f5f"),
     (CHAT, "299b9bbb34e888c8a8de9cead7978205"),
+    ([{"role": "user", "content": " What is 2+2?\n"}], "911dfbc520966ed33b23456e478c6cd8"),
     (LONGER_CHAT, "dc308eda50851d25d391f5f8523f407d"),
 ]
 

@@ -102,6 +102,14 @@ def test_adding_keeps_the_provenance() -> None:
     assert table.with_counts(["b"], [1], 2).provenance.model == "m"
 
 
+def test_an_extended_table_is_no_output_of_a_build() -> None:
+    made = Provenance(extra={"build": {"n": 2}, "note": 1})
+    counted = PassRates.from_counts(["a"], [1], 2, provenance=made)
+    assert counted.with_counts(["b"], [1], 2).provenance.extra == {"note": 1}
+    rewarded = PassRates.from_rewards(["a"], [[0.5]], provenance=made)
+    assert rewarded.with_rewards(["b"], [[0.5]]).provenance.extra == {"note": 1}
+
+
 def test_tables_can_be_pickled() -> None:
     copy = pickle.loads(pickle.dumps(counts()))
     assert copy.rows(["c"]).tolist() == [2]
@@ -114,7 +122,7 @@ BAD_TABLES: list[tuple[Any, str]] = [
     (lambda: PassRates.from_counts(["a", ""], [1, 1], 4), "keys[1] is empty"),
     (lambda: PassRates.from_counts("ab", [1, 1], 4), "single string"),
     (lambda: PassRates.from_counts([None], [1], 4), "keys[0] is None"),
-    (lambda: PassRates.from_counts(3, [1], 4), "keys is 3"),
+    (lambda: PassRates.from_counts(3, [1], 4), "keys is a int: pass a list"),
     (lambda: PassRates.from_counts(["a", "b"], [1, 5], 4), "successes[1] is 5 of n = 4"),
     (lambda: PassRates.from_counts(["a", "b"], [-1, 5], 4), "successes[0] is -1"),
     (lambda: PassRates.from_counts(["a", "b"], [1, 0.5], 4), "successes[1] is 0.5"),
@@ -175,6 +183,11 @@ def test_differences_of_what_both_sides_know() -> None:
     assert cached.differences(cached) == []
     assert Provenance().differences(run) == []
     assert Provenance(temperature=1).differences(Provenance(temperature=1.0)) == []
+    (near,) = Provenance(temperature=0.7).differences(Provenance(temperature=0.71))
+    assert (near.name, near.is_error) == ("temperature", False)
+    (stop,) = Provenance(stop=["\n"]).differences(Provenance(stop=[]))
+    assert (stop.name, stop.is_error) == ("stop", False)
+    assert Provenance(stop=["\n"]).differences(Provenance(stop=["\n"])) == []
 
 
 def test_two_names_of_one_model_folder(tmp_path: Path) -> None:
@@ -185,7 +198,14 @@ def test_two_names_of_one_model_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("model", 3), ("temperature", "1"), ("top_k", 1.5), ("max_tokens", True), ("extra", 3)],
+    [
+        ("model", 3),
+        ("temperature", "1"),
+        ("top_k", 1.5),
+        ("max_tokens", True),
+        ("stop", "x"),
+        ("extra", 3),
+    ],
 )
 def test_provenance_of_wrong_types(name: str, value: Any) -> None:
     with pytest.raises(PassRatesError, match=f"provenance {name} is"):

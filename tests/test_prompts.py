@@ -86,6 +86,29 @@ def test_template_errors(jsonl: str, tmp_path: Path) -> None:
     assert "use a column of text or numbers" in error_of(nested, template="{prompt}")
 
 
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("{the question}", "template field {the question}: "),
+        ("{the-prompt}", "template field {the-prompt}: "),
+        ("{prompt:>9}", "did you mean 'prompt'"),
+        ("{prompt!r}", "did you mean 'prompt'"),
+        ("{ prompt}", "did you mean 'prompt'"),
+        (r"\frac{1}{2} {prompt}", "write {{ and }} for braces"),
+        ("Q: {prompt", "lone brace at 'Q: {'"),
+        ("prompt}", "lone brace at 'prompt}'"),
+    ],
+)
+def test_no_field_of_a_template_stays_as_it_is(jsonl: str, template: str, words: str) -> None:
+    assert words in error_of(jsonl, template=template)
+
+
+def test_columns_of_any_name_and_literal_braces(tmp_path: Path) -> None:
+    data = write_jsonl(tmp_path / "names.jsonl", [{"the question": "1+1", "a-b": 2}])
+    (prompt,) = load_prompts(data, template=r"{the question}{a-b} \frac{{1}}{{2}} {{{a-b}}}")
+    assert prompt.prompt == r"1+12 \frac{1}{2} {2}"
+
+
 def test_system_and_chat_make_messages(jsonl: str) -> None:
     user = {"role": "user", "content": "1+1="}
     system = {"role": "system", "content": "Be brief."}
@@ -108,6 +131,22 @@ def test_repeated_prompts_are_kept_once_and_counted(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="2 of 5 rows repeat"):
         prompts = load_prompts(data)
     assert [prompt.prompt for prompt in prompts] == [row["prompt"] for row in ROWS]
+
+
+def test_repeats_with_another_answer_are_shown(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    other = [{**ROWS[0], "answer": "3"}, {**ROWS[1], "answer": None}, {**ROWS[2], "id": 4}]
+    data = write_jsonl(tmp_path / "other.jsonl", [*ROWS, *other])
+    prompts = load_prompts(data)
+    assert [prompt.columns for prompt in prompts] == ROWS
+    first, second = (str(warning.message) for warning in recwarn)
+    assert "3 of 6 rows repeat" in first
+    assert "2 of these repeats have another answer" in second
+    assert f"(first: {data}, line 4: answer '3', before '2')" in second
+    recwarn.clear()
+    load_prompts(data, answer_column="task")
+    assert len(recwarn) == 1
 
 
 def test_one_key_for_two_prompts_is_refused(tmp_path: Path) -> None:
@@ -194,6 +233,8 @@ def test_keys_and_sources_must_be_names(tmp_path: Path) -> None:
 
 def test_limits(jsonl: str) -> None:
     assert "limit is 0" in error_of(jsonl, limit=0)
+    kept = load_prompts(jsonl, limit=2, where={"task": ["difference", "product"]})
+    assert [prompt.prompt for prompt in kept] == ["3-1=", "2*2="]
 
 
 def test_dotted_columns() -> None:

@@ -146,6 +146,22 @@ def test_stop_texts(stop: tuple[str, ...], text: str, passes: int) -> None:
     assert len(network.rows) == passes
 
 
+@pytest.mark.parametrize("end", ["<|endoftext|>", "<|im_end|>"])
+def test_every_end_token_ends_a_completion(end: str) -> None:
+    sampler, network = scripted(f"12{end}34")
+    ids = sampler.tokenizer.convert_tokens_to_ids(["<|endoftext|>", "<|im_end|>"])
+    network.generation_config.eos_token_id = ids
+    sampler.tokenizer.eos_token = "<|im_start|>"
+    assert sampler.sample(["p"], 1, SamplingSettings(max_tokens=5)) == [["12"]]
+    assert len(network.rows) == 3
+
+
+def test_prompts_are_checked_without_sampling(sampler: TransformersSampler) -> None:
+    sampler.check(PROMPTS, SamplingSettings(max_tokens=4))
+    with pytest.raises(ConfigError, match="has 300 tokens"):
+        sampler.check([*PROMPTS, "p" * 300], SamplingSettings(max_tokens=4))
+
+
 def test_chats_go_through_the_template(sampler: TransformersSampler) -> None:
     chat = [{"role": "user", "content": "hi"}]
     as_text = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"

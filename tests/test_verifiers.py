@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from basis_rl import verifiers
-from basis_rl.errors import ConfigError
+from basis_rl.errors import BasisError, ConfigError
 from basis_rl.verifiers import NamedVerifier, completion_text, trl_reward
 from basis_rl.verifiers.math import Math
 
@@ -21,6 +21,7 @@ def none(completion): return None
 def text(completion): return "yes"
 def infinite(completion): return float("inf")
 def divides(completion, answer): return 1 / 0
+def mostly(completion): return 1 / int(completion)
 def stops(completion): raise KeyboardInterrupt
 def batch(completions, **columns): return [0.0] * len(completions)
 def no_arguments(): return 0.0
@@ -64,8 +65,27 @@ def test_exact_with_nested_answers_and_without_one() -> None:
     verifier = verifiers.create("exact", answer_column="reward_model.ground_truth")
     assert verifier("7", {"reward_model": {"ground_truth": "7"}}) == 1.0
     assert math.isnan(verifier("7", {"reward_model": {"ground_truth": None}}))
+    assert verifier.answer_column == "reward_model.ground_truth"
     with pytest.raises(ConfigError, match="did you mean 'anwser'"):
         verifiers.create("exact")("7", {"anwser": "7"})
+
+
+@pytest.mark.parametrize("name", ["exact", "math"])
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"target": "7", "all": {"x": 1}}, "(answer.target, answer.all, answer.all.x)"),
+        (["7"], "is ['7'] (list): name another column"),
+        (True, "is True (bool)"),
+    ],
+)
+def test_answers_that_are_no_text_or_number(name: str, answer: Any, words: str) -> None:
+    verifier = verifiers.create(name)
+    assert verifier.answer_column == "answer"
+    for ask in (verifier.check, lambda row: verifier("7", row)):
+        with pytest.raises(ConfigError) as caught:
+            ask({"answer": answer})
+        assert words in str(caught.value)
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +160,8 @@ def test_math_can_be_pickled(math_verifier: NamedVerifier) -> None:
 def test_reasoning_gym() -> None:
     import reasoning_gym
 
-    verifier = verifiers.create("reasoning-gym")
+    verifier = verifiers.create("reasoning-gym", answer_column="answer")
+    assert verifier.answer_column == "answer"
     entry = reasoning_gym.create_dataset("letter_counting", size=1, seed=1)[0]
     assert entry["answer"] == "3"
     assert verifier(" 3\n", entry) == 1.0
@@ -181,6 +202,28 @@ def test_exceptions_are_reward_0_and_counted(module: str) -> None:
         verifiers.create(f"{module}:stops")("x", {})
 
 
+def test_a_verifier_that_mostly_fails_is_an_error(module: str) -> None:
+    verifier = verifiers.create(f"{module}:contains")
+    for _ in range(63):
+        assert verifier("4", {"answer": 4}) == 0.0
+    with pytest.raises(BasisError) as caught:
+        verifier("4", {"answer": 4})
+    message = str(caught.value)
+    assert "failed on 64 of 64 completions (first: TypeError: 'in <string>' requires" in message
+    assert f"in {module}.py, line 2)" in message
+    assert "\n" not in message
+
+
+def test_a_verifier_that_fails_on_half_is_accepted(module: str) -> None:
+    verifier = verifiers.create(f"{module}:mostly")
+    for _ in range(40):
+        assert verifier("2", {}) == 0.5
+        assert verifier("0", {}) == 0.0
+    assert verifier.failures == {"ZeroDivisionError": 40}
+    with pytest.raises(BasisError, match="41 of 81"):
+        verifier("0", {})
+
+
 @pytest.mark.parametrize(
     ("function", "columns", "words"),
     [
@@ -192,9 +235,13 @@ def test_exceptions_are_reward_0_and_counted(module: str) -> None:
 def test_faults_of_the_set_up_are_errors(
     module: str, function: str, columns: Any, words: str
 ) -> None:
+    verifier = verifiers.create(f"{module}:{function}")
     with pytest.raises(ConfigError) as caught:
-        verifiers.create(f"{module}:{function}")("x", columns)
+        verifier("x", columns)
     assert words in str(caught.value)
+    if function == "contains":
+        with pytest.raises(ConfigError, match=words):
+            verifier.check(columns)
 
 
 @pytest.mark.parametrize(
@@ -228,6 +275,13 @@ def test_trl_reward() -> None:
         completions=completions, prompts=["a", "b", "c"], answer=["1", "3", None], trainer_state=9
     )
     assert rewards == [1.0, 0.0, None]
+
+
+def test_trl_arguments_of_other_lengths_are_no_columns() -> None:
+    seen: list[Any] = []
+    verifier = NamedVerifier("see", "1", lambda _, columns: seen.append(dict(columns)) or 1.0)
+    trl_reward(verifier)(["1", "2"], answer=["a", "b"], short=["x"], long=[1, 2, 3], text="ab")
+    assert seen == [{"answer": "a"}, {"answer": "b"}]
 
 
 @pytest.mark.parametrize(

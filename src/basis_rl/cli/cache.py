@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
+from basis_rl.cli.messages import one_line_warnings, quiet_transformers
 from basis_rl.errors import ConfigError
 
 
@@ -41,7 +41,10 @@ def info(file: str) -> None:
 @click.option("--answer-column", default="answer", show_default=True)
 @click.option("--key-column", help="Column with prompt keys; without it, a hash of the content.")
 @click.option("--source-column", help="Column with each prompt's data set or task.")
-@click.option("--template", help='Prompt text with columns, e.g. "Q: {question}\\nA:".')
+@click.option(
+    "--template",
+    help=r'Prompt text with columns, e.g. "Q: {question}\nA:"; \n is a line end, {{ is a brace.',
+)
 @click.option("--system", help="System message; makes text prompts chats.")
 @click.option(
     "--chat/--no-chat", default=None, help="Text prompts as user messages, or as they are."
@@ -68,13 +71,25 @@ def build(**options: Any) -> None:
 
     The same command goes on where a stopped one was; its journal stands beside the output.
     """
-    from basis_rl import verifiers
-    from basis_rl.files import check_writable
-    from basis_rl.prompts import load_prompts
-    from basis_rl.rollouts import SamplingSettings, TransformersSampler
+    with one_line_warnings():
+        _build(options)
 
-    # All that can be wrong is looked at before the model is loaded.
-    check_writable(Path(os.path.realpath(options["out"])), shown=options["out"])
+
+def _build(options: dict[str, Any]) -> None:
+    from basis_rl import verifiers
+    from basis_rl.passrates.build_settings import (
+        Policy,
+        build_settings,
+        check_build,
+        finished_table,
+    )
+    from basis_rl.prompts import load_prompts
+    from basis_rl.rollouts import SamplingSettings
+    from basis_rl.rollouts.transformers_sampler import TransformersSampler, check_dtype
+
+    # All that needs no model is looked at before one is loaded.
+    out, n, batch_size = options["out"], options["n"], options["batch_size"]
+    check_dtype(options["dtype"])
     verifier = verifiers.create(options["verifier"], answer_column=options["answer_column"])
     settings = SamplingSettings(
         temperature=options["temperature"],
@@ -95,15 +110,27 @@ def build(**options: Any) -> None:
         system=options["system"],
         chat=options["chat"],
         where=wanted_rows(options["where"]),
+        answer_column=options["answer_column"],
     )
+    check_build(prompts, verifier, out, n=n, batch_size=batch_size)
+    dtype = None if options["dtype"] == "auto" else options["dtype"]
+    policy = Policy(options["model"], options["revision"], dtype)
+    wanted = build_settings(
+        prompts, policy, verifier, settings, n=n, seed=options["seed"], batch_size=batch_size
+    )
+    finished = finished_table(out, wanted, any_dtype=dtype is None)
+    if finished is not None:
+        click.echo(f"{out} is there already; nothing to do: {finished}")
+        return
     click.echo(f"{len(prompts)} prompts; loading {options['model']}", err=True)
-    sampler = TransformersSampler.from_pretrained(
-        options["model"], revision=options["revision"], dtype=options["dtype"]
-    )
-    _build(prompts, sampler, verifier, settings, options)
+    with quiet_transformers():
+        sampler = TransformersSampler.from_pretrained(
+            options["model"], revision=options["revision"], dtype=options["dtype"]
+        )
+        _sample(prompts, sampler, verifier, settings, options)
 
 
-def _build(
+def _sample(
     prompts: Any, sampler: Any, verifier: Any, settings: Any, options: dict[str, Any]
 ) -> None:
     from rich.console import Console
@@ -166,5 +193,8 @@ def wanted_rows(conditions: Sequence[str]) -> dict[str, Any]:
 
 
 def unescaped(text: str) -> str:
-    r"""Text in which ``\n`` and ``\t`` stand for line ends and tabs, as typed in a shell."""
-    return text.replace("\\n", "\n").replace("\\t", "\t")
+    r"""Text in which ``\n`` stands for a line end and ``\\n`` for these two characters.
+
+    Nothing else is an escape: ``\text`` stays as it is, and ``\neq`` is typed ``\\neq``.
+    """
+    return re.sub(r"\\(\\?)n", lambda match: "\\n" if match[1] else "\n", text)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from typing import Any
-
 import click
 
 from basis_rl.cli import INTERRUPTED
+from basis_rl.cli.messages import one_line_warnings
 
 
 @click.command(short_help="Train a model from a configuration file.")
@@ -35,9 +32,7 @@ def train(context: click.Context, config: str, overrides: tuple[str, ...], check
     loaded = load_config(config, overrides)
     from basis_rl.train import run
 
-    with warnings.catch_warnings():
-        warnings.showwarning = _one_line_printer()
-        warnings.simplefilter("ignore", FutureWarning)  # for the authors of trainers, not users
+    with one_line_warnings():
         if check:
             run.check(loaded, click.echo)
             click.echo("the configuration is valid")
@@ -46,16 +41,3 @@ def train(context: click.Context, config: str, overrides: tuple[str, ...], check
     if not finished:
         click.echo("stopped; run the same command again to go on where it stopped", err=True)
         context.exit(INTERRUPTED)
-
-
-def _one_line_printer() -> Callable[..., None]:
-    """A `warnings.showwarning` that prints each text once, in one line."""
-    shown: set[str] = set()
-
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        text = " ".join(str(message).split())
-        if text not in shown:
-            shown.add(text)
-            click.echo(f"warning: {text}", err=True)
-
-    return show

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 from collections import Counter
@@ -14,13 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from basis_rl.errors import PassRatesError
-from basis_rl.files import check_writable
+from basis_rl.passrates.build_settings import (
+    build_settings,
+    check_build,
+    finished_table,
+    journal_path,
+)
 from basis_rl.passrates.file import now
-from basis_rl.passrates.journal import Batch, Journal, refuse_other_settings
+from basis_rl.passrates.journal import Batch, Journal
 from basis_rl.passrates.provenance import Provenance
 from basis_rl.passrates.table import PassRates
 from basis_rl.rollouts.settings import Sampler, SamplingSettings
-from basis_rl.verifiers.base import NamedVerifier
+from basis_rl.verifiers.base import MAX_FAILURES, NamedVerifier, too_many_failures
 
 if TYPE_CHECKING:
     from basis_rl.prompts import Prompt
@@ -28,22 +31,26 @@ if TYPE_CHECKING:
 # prompts done, prompts in all, mean reward so far
 Progress = Callable[[int, int, float], None]
 MAX_UNVERIFIED = 0.1
-_ENOUGH_ROLLOUTS = 64  # before the share without a verdict means anything
+_ENOUGH_ROLLOUTS = 64  # before the shares of failures and of missing verdicts mean anything
 
 
 @dataclass(frozen=True)
 class _Tally:
-    """Rollouts so far, those without a verdict, and the sum of the others' rewards."""
+    """Rollouts so far, without a verdict, failed, and the sum of the rewards."""
 
     rollouts: int = 0
     missing: int = 0
+    failed: int = 0
     total: float = 0.0
 
     def with_batch(self, batch: Batch) -> _Tally:
         given = [reward for row in batch.rewards for reward in row if reward is not None]
         count = sum(map(len, batch.rewards))
         return _Tally(
-            self.rollouts + count, self.missing + count - len(given), self.total + sum(given)
+            self.rollouts + count,
+            self.missing + count - len(given),
+            self.failed + sum(batch.failures.values()),
+            self.total + sum(given),
         )
 
     @property
@@ -95,27 +102,34 @@ def build_cache(
     ------
     PassRatesError
         If the file or its journal has other settings, two prompts have one key, more than a
-        tenth of the rollouts have no verdict, or the file cannot be written.
+        tenth of the rollouts have no verdict or the verifier failed on more than half of them, or
+        the file cannot be written.
+    ConfigError
+        If a prompt lacks a column that the verifier needs, or is too long for the model.
     """
     settings = settings or SamplingSettings()
-    check_writable(Path(os.path.realpath(path)), shown=path)
-    _check(prompts, n, batch_size)
+    check_build(prompts, verifier, path, n=n, batch_size=batch_size)
     Provenance(extra=dict(extra or {}))  # refuses bad entries before the work
-    fingerprint = _fingerprint(prompts, sampler, verifier, settings, n, seed, batch_size)
-    journal_path = Path(f"{os.fspath(path)}.journal.jsonl")
-    if os.path.exists(path):
-        table = _finished(path, fingerprint)
-        journal_path.unlink(missing_ok=True)
-        return table
-    with Journal(journal_path, fingerprint, created=now()) as journal:
+    fingerprint = build_settings(
+        prompts, sampler, verifier, settings, n=n, seed=seed, batch_size=batch_size
+    )
+    finished = finished_table(path, fingerprint)
+    if finished is not None:
+        return finished
+    check_prompts = getattr(sampler, "check", None)
+    if check_prompts is not None:
+        check_prompts([prompt.prompt for prompt in prompts], settings)
+    starts = range(0, len(prompts), batch_size)
+    sizes = [min(batch_size, len(prompts) - start) for start in starts]
+    with Journal(journal_path(path), fingerprint, created=now(), batch_sizes=sizes, n=n) as journal:
         rewards: list[list[float | None]] = []
         failures: Counter[str] = Counter()
         tally = _Tally()
-        for number, start in enumerate(range(0, len(prompts), batch_size)):
+        for number, start in enumerate(starts):
             if number not in journal.batches:
                 some = prompts[start : start + batch_size]
                 batch = _sample(some, sampler, verifier, settings, n, seed)
-                _check_verdicts(tally.with_batch(batch), verifier, journal_path)
+                _check_verdicts(tally.with_batch(batch), verifier, journal.path)
                 journal.append(number, batch)
             batch = journal.batches[number]
             tally = tally.with_batch(batch)
@@ -123,7 +137,7 @@ def build_cache(
             failures.update(batch.failures)
             if progress is not None:
                 progress(len(rewards), len(prompts), tally.mean)
-        _check_verdicts(tally, verifier, journal_path, at_end=True)
+        _check_verdicts(tally, verifier, journal.path, at_end=True)
         provenance = Provenance(
             model=sampler.model,
             revision=sampler.revision,
@@ -131,6 +145,7 @@ def build_cache(
             top_p=float(settings.top_p),
             top_k=settings.top_k,
             max_tokens=settings.max_tokens,
+            stop=list(settings.stop),
             verifier=verifier.name,
             verifier_version=verifier.version,
             created=journal.created,
@@ -145,60 +160,6 @@ def build_cache(
         table = _table(prompts, rewards, provenance)
         table.save(path)
         journal.remove()
-    return table
-
-
-def _check(prompts: Sequence[Prompt], n: int, batch_size: int) -> None:
-    if not prompts:
-        raise PassRatesError("there are no prompts to build pass rates of: load at least one")
-    if n < 1 or batch_size < 1:
-        raise PassRatesError(f"n is {n} and batch_size {batch_size}: use positive numbers")
-    most_common, times = Counter(prompt.key for prompt in prompts).most_common(1)[0]
-    if times > 1:
-        raise PassRatesError(f"{times} prompts have the key {most_common!r}: give each its own")
-
-
-def _fingerprint(
-    prompts: Sequence[Prompt],
-    sampler: Sampler,
-    verifier: NamedVerifier,
-    settings: SamplingSettings,
-    n: int,
-    seed: int,
-    batch_size: int,
-) -> dict[str, Any]:
-    """All that the rewards depend on."""
-    content = hashlib.sha256()
-    for prompt in prompts:
-        row = [prompt.key, prompt.prompt, prompt.source, prompt.columns]
-        content.update(json.dumps(row, sort_keys=True, default=str).encode() + b"\n")
-    return {
-        "model": sampler.model,
-        "revision": sampler.revision,
-        "dtype": getattr(sampler, "dtype", None),
-        "n": n,
-        "temperature": float(settings.temperature),
-        "top_p": float(settings.top_p),
-        "top_k": settings.top_k,
-        "max_tokens": settings.max_tokens,
-        "stop": list(settings.stop),
-        "seed": seed,
-        "batch_size": batch_size,
-        "verifier": verifier.name,
-        "verifier_version": verifier.version,
-        "prompts": len(prompts),
-        "prompts_sha256": content.hexdigest(),
-    }
-
-
-def _finished(path: str | os.PathLike[str], fingerprint: dict[str, Any]) -> PassRates:
-    table = PassRates.load(path)
-    before = table.provenance.extra.get("build")
-    if not isinstance(before, dict):
-        raise PassRatesError(
-            f"{os.fspath(path)} exists and was not built here: choose another output or delete it"
-        )
-    refuse_other_settings(before, fingerprint, path)
     return table
 
 
@@ -235,13 +196,16 @@ def _verdict(reward: float) -> float | None:
 
 
 def _check_verdicts(
-    tally: _Tally, verifier: NamedVerifier, journal_path: Path, *, at_end: bool = False
+    tally: _Tally, verifier: NamedVerifier, journal: Path, *, at_end: bool = False
 ) -> None:
     enough = at_end or tally.rollouts >= _ENOUGH_ROLLOUTS
+    if enough and tally.failed > MAX_FAILURES * tally.rollouts:
+        reason = too_many_failures(verifier, tally.failed, tally.rollouts)
+        raise PassRatesError(f"{reason}; delete {journal} if it is there, and run it again")
     if enough and tally.missing > MAX_UNVERIFIED * tally.rollouts:
         raise PassRatesError(
             f"verifier {verifier.name!r} gave no verdict on {tally.missing} of {tally.rollouts} "
-            f"rollouts: mend it or the answer column, delete {journal_path} and run it again"
+            f"rollouts: mend it or the answer column, delete {journal} and run it again"
         )
 
 

@@ -23,8 +23,6 @@ def as_keys(keys: Keys, *, what: str) -> list[str]:
         return batch_keys(keys, what=what)
     except BatchError as error:
         raise PassRatesError(str(error)) from None
-    except TypeError:
-        raise PassRatesError(f"{what} is {keys!r}: pass a list with one per prompt") from None
 
 
 def index_of(keys: list[str]) -> dict[str, int]:

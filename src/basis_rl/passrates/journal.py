@@ -7,8 +7,9 @@ a crash cut short is dropped, and its batch sampled again.
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -47,6 +48,10 @@ class Journal:
         All that the rollouts depend on; JSON types.
     created : str
         Time for a new journal.
+    batch_sizes : sequence of int
+        Prompts of each batch.
+    n : int
+        Rollouts of each prompt.
 
     Attributes
     ----------
@@ -57,15 +62,23 @@ class Journal:
     Raises
     ------
     PassRatesError
-        If the file has other settings, is no journal, is damaged before its last line, is in use
-        by another process, or cannot be written.
+        If the file has batches of other settings, is no journal, is damaged before its last line,
+        has a line that no build wrote, is in use by another process, or cannot be written.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], settings: Mapping[str, Any], *, created: str
+        self,
+        path: str | os.PathLike[str],
+        settings: Mapping[str, Any],
+        *,
+        created: str,
+        batch_sizes: Sequence[int],
+        n: int,
     ) -> None:
         self.path = Path(path)
         self.created = created
+        self._batch_sizes = batch_sizes
+        self._n = n
         self.batches: dict[int, Batch] = {}
         try:
             self._stream: IO[bytes] = self.path.open("a+b")
@@ -122,22 +135,37 @@ class Journal:
         lines, end = _complete_lines(content, self.path)
         if end < len(content):
             self._stream.truncate(end)
-        if not lines:
+        header = _checked_header(lines[0], self.path) if lines else {}
+        if len(lines) <= 1 and header.get("settings") != settings:  # nothing is lost
+            self._stream.truncate(0)
             self._write({"journal": FORMAT, "created": self.created, "settings": settings})
             return
-        header = lines[0]
-        if header.get("journal") != FORMAT or not isinstance(header.get("settings"), dict):
-            raise PassRatesError(
-                f"{self.path} is not a journal of this version: delete it or choose another output"
-            )
         refuse_other_settings(header["settings"], settings, self.path)
         self.created = str(header["created"])
-        for line in lines[1:]:
-            try:
-                batch = Batch(line["rewards"], line["failures"])
-                self.batches[int(line["batch"])] = batch
-            except (KeyError, TypeError, ValueError):
-                raise _damaged(self.path) from None
+        for number, line in enumerate(lines[1:]):
+            self.batches[number] = self._checked_batch(number, line)
+
+    def _checked_batch(self, number: int, line: Mapping[str, Any]) -> Batch:
+        rewards, failures = line.get("rewards"), line.get("failures")
+        size = self._batch_sizes[number] if number < len(self._batch_sizes) else None
+        if size is None or line.get("batch") != number:
+            wrong = f"batch {line.get('batch')!r} where batch {number} belongs"
+            if size is None:
+                wrong = f"a batch more than the {len(self._batch_sizes)} of the build"
+        elif not isinstance(rewards, list) or len(rewards) != size:
+            wrong = f"not the rewards of {size} prompts"
+        elif not all(isinstance(row, list) and len(row) == self._n for row in rewards):
+            wrong = f"a prompt without a list of {self._n} rewards"
+        elif not all(_is_reward(reward) for row in rewards for reward in row):
+            wrong = "a reward that is neither a finite number nor null"
+        elif not isinstance(failures, dict) or not all(map(_is_count, failures.values())):
+            wrong = "failures that are no counts"
+        else:
+            return Batch(rewards, failures)
+        raise PassRatesError(
+            f"{self.path}, line {number + 2}, has {wrong}: delete this line and those after it, or "
+            "the file, and what is missing is sampled again"
+        )
 
     def _write(self, entry: Mapping[str, Any]) -> None:
         try:
@@ -168,6 +196,38 @@ def refuse_other_settings(
             f"{os.fspath(path)} was made with other settings ({'; '.join(differences)}): use the "
             "same ones, choose another output, or delete it"
         )
+
+
+def started_settings(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Settings of a journal that has batches; None if there is none."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError:
+        return None
+    lines, _ = _complete_lines(content, Path(path))
+    if len(lines) <= 1:
+        return None
+    settings: dict[str, Any] = _checked_header(lines[0], Path(path))["settings"]
+    return settings
+
+
+def _checked_header(header: dict[str, Any], path: Path) -> dict[str, Any]:
+    known = header.get("journal") == FORMAT and isinstance(header.get("created"), str)
+    if not known or not isinstance(header.get("settings"), dict):
+        raise PassRatesError(
+            f"{path} is not a journal of this version: delete it or choose another output"
+        )
+    return header
+
+
+def _is_reward(value: Any) -> bool:
+    if value is None:
+        return True
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _complete_lines(content: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:

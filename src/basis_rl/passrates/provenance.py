@@ -14,7 +14,7 @@ from basis_rl.errors import PassRatesError
 # A difference in one of these makes the pass rates those of something else.
 IDENTITY = ("model", "revision", "verifier")
 # A difference in one of these makes the pass rates inexact.
-SETTINGS = ("verifier_version", "temperature", "top_p", "top_k", "max_tokens")
+SETTINGS = ("verifier_version", "temperature", "top_p", "top_k", "max_tokens", "stop")
 _TYPES: dict[str, tuple[type, ...]] = {
     "model": (str,),
     "revision": (str,),
@@ -22,6 +22,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "top_p": (int, float),
     "top_k": (int,),
     "max_tokens": (int,),
+    "stop": (list,),
     "verifier": (str,),
     "verifier_version": (str,),
     "created": (str,),
@@ -66,6 +67,8 @@ class Provenance:
         0 where all tokens were kept.
     max_tokens : int, optional
         Longest completion in tokens.
+    stop : list of str, optional
+        Texts that end a completion.
     verifier, verifier_version : str, optional
     created : str, optional
         ISO 8601, UTC.
@@ -88,6 +91,7 @@ class Provenance:
     top_p: float | None = None
     top_k: int | None = None
     max_tokens: int | None = None
+    stop: list[str] | None = None
     verifier: str | None = None
     verifier_version: str | None = None
     created: str | None = None
@@ -124,6 +128,10 @@ class Provenance:
     def replace(self, **changes: Any) -> Provenance:
         """Copy with some fields changed."""
         return dataclasses.replace(self, **changes)
+
+    def extended(self) -> Provenance:
+        """Copy for a table with more rollouts, which is no longer the one that a build wrote."""
+        return self.replace(extra={k: v for k, v in self.extra.items() if k != "build"})
 
     def differences(self, run: Provenance) -> list[Difference]:
         """List the settings known to both sides in which a run differs, errors first.

@@ -231,7 +231,11 @@ class PassRates:
         total_n[rows] += more.n
         total_successes[rows] += more.successes
         return PassRates.from_counts(
-            names, total_successes, total_n, sources=all_sources, provenance=self.provenance
+            names,
+            total_successes,
+            total_n,
+            sources=all_sources,
+            provenance=self.provenance.extended(),
         )
 
     def with_rewards(
@@ -261,7 +265,7 @@ class PassRates:
             np.bincount(owner, minlength=len(names)),
             reward_values=values[np.argsort(owner, kind="stable")],
             sources=all_sources,
-            provenance=self.provenance,
+            provenance=self.provenance.extended(),
         )
 
     def __len__(self) -> int:

@@ -66,12 +66,14 @@ def load_prompts(
     system: str | None = None,
     chat: bool | None = None,
     where: Mapping[str, Any] | None = None,
+    answer_column: str = "answer",
 ) -> list[Prompt]:
     r"""Prompts of a data set, in its order, each once.
 
     All columns may be dotted paths (``reward_model.ground_truth``). A prompt that appears again is
     left out and counted in a warning (published data sets repeat prompts: DAPO-Math-17K holds each
-    about a hundred times).
+    about a hundred times). Of repeats with different answers the first one holds, and another
+    warning names the first of them.
 
     Parameters
     ----------
@@ -97,6 +99,8 @@ def load_prompts(
         True makes a text one user message, False insists on raw text, None keeps what there is.
     where : mapping, optional
         Keep rows whose column has the given value (or one of a list of values).
+    answer_column : str
+        Column in which repeats of a prompt are compared, where there is one.
 
     Returns
     -------
@@ -115,6 +119,7 @@ def load_prompts(
     if source_column is None and data.startswith(generated.PREFIX):
         source_column = "metadata.source_dataset"
     read = repeated = 0
+    conflicts: list[str] = []
     prompts: dict[str, Prompt] = {}
     for place, row in _rows(data, split):
         read += 1
@@ -134,6 +139,11 @@ def load_prompts(
                     f"{key_column!r} unique, or leave the key column out"
                 )
             repeated += 1
+            answers = [_optional(r, answer_column) for r in (prompts[key].columns, row)]
+            if answers[0] != answers[1]:
+                conflicts.append(
+                    f"{place}: {answer_column} {answers[1]!r:.40}, before {answers[0]!r:.40}"
+                )
             continue
         source = None if source_column is None else _name(row, source_column, place)
         prompts[key] = Prompt(key, content, source, row)
@@ -145,6 +155,12 @@ def load_prompts(
     if repeated:
         warnings.warn(
             f"{data}: {repeated} of {read} rows repeat an earlier prompt and were left out",
+            stacklevel=2,
+        )
+    if conflicts:
+        warnings.warn(
+            f"{data}: {len(conflicts)} of these repeats have another answer than the prompt's "
+            f"first row, which was kept (first: {conflicts[0]})",
             stacklevel=2,
         )
     return list(prompts.values())
@@ -164,6 +180,13 @@ def _is_wanted(row: Mapping[str, Any], where: Mapping[str, Any], place: str) -> 
         if value not in (wanted if isinstance(wanted, list) else [wanted]):
             return False
     return True
+
+
+def _optional(row: Mapping[str, Any], column: str) -> Any:
+    try:
+        return column_value(row, column)
+    except KeyError:
+        return None
 
 
 def _name(row: Mapping[str, Any], column: str, place: str) -> str:

@@ -10,26 +10,37 @@ from basis_rl.errors import PromptsError
 from basis_rl.prompts.columns import required_value
 
 Message = dict[str, Any]
-# {name} or {name.field}; {{ and }} are literal braces, and so is \boxed{}.
-_FIELD = re.compile(r"\{\{|\}\}|\{([A-Za-z_]\w*(?:\.\w+)*)\}")
+# {{ and }} are literal braces, {name} is a column of any name, and a brace alone is a mistake.
+_FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_LITERAL = "(write {{ and }} for braces that the model is to see)"
 
 
 def fill(template: str, columns: Mapping[str, Any], *, where: str) -> str:
     r"""Template with each ``{column}`` replaced by the row's value.
 
-    ``{{`` and ``}}`` stand for literal braces; an empty ``{}`` (as in ``\boxed{}``) stays.
+    ``{{`` and ``}}`` stand for literal braces (LaTeX's ``\frac{{1}}{{2}}``); an empty ``{}`` (as in
+    ``\boxed{}``) stays. Everything else in braces is the name of a column, blanks included.
 
     Raises
     ------
     PromptsError
-        If a named column is missing, or its value is neither text nor a number.
+        If a named column is missing, its value is neither text nor a number, or a brace has no
+        partner.
     """
 
     def value_of(match: re.Match[str]) -> str:
         name = match.group(1)
         if name is None:
+            if len(match.group(0)) == 1:
+                before = template[max(match.start() - 20, 0) : match.end()]
+                raise PromptsError(f"the template has a lone brace at {before!r} {_LITERAL}")
             return match.group(0)[0]
-        value = required_value(columns, name, where=where)
+        if not name:
+            return match.group(0)
+        try:
+            value = required_value(columns, name, where=where)
+        except PromptsError as error:
+            raise PromptsError(f"template field {{{name}}}: {error} {_LITERAL}") from None
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise PromptsError(
                 f"{where}: the template's {{{name}}} is {value!r:.60} "

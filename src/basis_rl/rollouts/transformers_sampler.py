@@ -19,6 +19,18 @@ DTYPES = ("auto", "bfloat16", "float16", "float32")
 _STOP_MARGIN = 4
 
 
+def check_dtype(dtype: str) -> None:
+    """Refuse an unknown number type.
+
+    Raises
+    ------
+    ConfigError
+        Naming those that are known.
+    """
+    if dtype not in DTYPES:
+        raise ConfigError(f"dtype is {dtype!r}: use one of {', '.join(DTYPES)}")
+
+
 class TransformersSampler:
     """Samples completions with a causal language model in this process.
 
@@ -70,8 +82,7 @@ class TransformersSampler:
         ConfigError
             If the dtype is unknown or the model cannot be loaded.
         """
-        if dtype not in DTYPES:
-            raise ConfigError(f"dtype is {dtype!r}: use one of {', '.join(DTYPES)}")
+        check_dtype(dtype)
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -145,6 +156,17 @@ class TransformersSampler:
         if rollouts < n:
             return [[text] * n for text in texts]
         return [texts[i : i + n] for i in range(0, len(texts), n)]
+
+    def check(self, prompts: Prompts, settings: SamplingSettings | None = None) -> None:
+        """Refuse prompts that cannot be sampled, before any is.
+
+        Raises
+        ------
+        ConfigError
+            As `sample`.
+        """
+        for prompt in prompts:
+            self._encode(prompt, (settings or SamplingSettings()).max_tokens)
 
     def _encode(self, prompt: Any, max_tokens: int) -> list[int]:
         if isinstance(prompt, str):

@@ -45,15 +45,17 @@ def create(name: str, *, answer_column: str = "answer") -> NamedVerifier:
     if name == "exact":
         from basis_rl.verifiers import exact
 
-        return NamedVerifier(name, exact.VERSION, exact.Exact(answer_column))
+        return NamedVerifier(
+            name, exact.VERSION, exact.Exact(answer_column), answer_column=answer_column
+        )
     if name == "math":
         from basis_rl.verifiers.math import Math
 
         judge = Math(answer_column)
-        return NamedVerifier(name, judge.version, judge)
+        return NamedVerifier(name, judge.version, judge, answer_column=answer_column)
     if name == "reasoning-gym":
         from basis_rl.verifiers.reasoning_gym import ReasoningGym
 
         scorer = ReasoningGym(answer_column)
-        return NamedVerifier(name, scorer.version, scorer)
+        return NamedVerifier(name, scorer.version, scorer, answer_column=answer_column)
     raise ConfigError(f"no verifier is named {name!r}{nearest(name, [*NAMES, 'module:function'])}")

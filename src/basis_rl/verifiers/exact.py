@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from basis_rl.verifiers.base import Columns, required_column
+from basis_rl.verifiers.base import Columns, required_answer
 
 VERSION = "1"
 
@@ -22,11 +21,15 @@ class Exact:
 
     def __call__(self, completion: str, columns: Columns) -> float | None:
         """Reward of one completion, None if the row's answer is None."""
-        answer = required_column(columns, self.answer_column, "exact")
+        answer = required_answer(columns, self.answer_column, "exact")
         return None if answer is None else float(completion.strip() == answer_text(answer))
 
+    def check(self, columns: Columns) -> None:
+        """Refuse a row without a usable answer column."""
+        required_answer(columns, self.answer_column, "exact")
 
-def answer_text(answer: Any) -> str:
+
+def answer_text(answer: str | float) -> str:
     """Text of an answer that may be a number."""
     if isinstance(answer, float) and math.isfinite(answer) and answer == int(answer):
         answer = int(answer)

@@ -40,16 +40,20 @@ class Function:
 
     def __call__(self, completion: str, columns: Columns) -> float | None:
         """Reward of one completion, None for no verdict."""
+        self.check(columns)
+        wanted = columns if self._takes_all else [name for name in self._names if name in columns]
+        arguments = {name: columns[name] for name in wanted if name != self._first}
+        reward: float | None = self.function(completion, **arguments)
+        return reward
+
+    def check(self, columns: Columns) -> None:
+        """Refuse a row without a column that the function names."""
         for name in self._required:
             if name not in columns:
                 raise ConfigError(
                     f"verifier {self.name!r} needs column {name!r} of the prompts (or give the "
                     f"parameter a default){columns_there_are(columns, name)}"
                 )
-        wanted = columns if self._takes_all else [name for name in self._names if name in columns]
-        arguments = {name: columns[name] for name in wanted if name != self._first}
-        reward: float | None = self.function(completion, **arguments)
-        return reward
 
     def _parameters(self) -> list[inspect.Parameter]:
         try:

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from typing import Any
 
 from basis_rl.errors import ConfigError
-from basis_rl.verifiers.base import Columns, VerifierProcessError, required_column
+from basis_rl.verifiers.base import Columns, VerifierProcessError, required_answer
 from basis_rl.verifiers.exact import answer_text
 
 
@@ -55,7 +55,7 @@ class Math:
 
     def __call__(self, completion: str, columns: Columns) -> float | None:
         """Reward of one completion, None if the gold answer cannot be read."""
-        gold = required_column(columns, self.answer_column, "math")
+        gold = required_answer(columns, self.answer_column, "math")
         if gold is None:
             return None
         reply = self._ask({"completion": completion, "gold": answer_text(gold)})
@@ -63,6 +63,10 @@ class Math:
             raise VerifierProcessError(reply["error"])
         reward: float | None = reply["reward"]
         return reward
+
+    def check(self, columns: Columns) -> None:
+        """Refuse a row without a usable answer column."""
+        required_answer(columns, self.answer_column, "math")
 
     def close(self) -> None:
         """End the helper process; it ends by itself with this one."""

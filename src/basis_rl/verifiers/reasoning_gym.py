@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from basis_rl.errors import ConfigError, nearest
+from basis_rl.prompts.columns import column_value
 from basis_rl.verifiers.base import Columns, required_column
 
 TASK_COLUMN = "metadata.source_dataset"
@@ -36,15 +37,20 @@ class ReasoningGym:
         """Reward of one completion."""
         from reasoning_gym.utils import extract_answer
 
-        task = required_column(columns, TASK_COLUMN, "reasoning-gym")
+        self.check(columns)
         entry = {
             "question": columns.get("question"),
-            "answer": required_column(columns, self.answer_column, "reasoning-gym"),
+            "answer": column_value(columns, self.answer_column),
             "metadata": columns["metadata"],
         }
         answer = extract_answer(completion)
-        score = _score_function(task)
+        score = _score_function(column_value(columns, TASK_COLUMN))
         return float(score(completion.strip() if answer is None else answer, entry))
+
+    def check(self, columns: Columns) -> None:
+        """Refuse a row that is no entry of a task."""
+        _score_function(required_column(columns, TASK_COLUMN, "reasoning-gym"))
+        required_column(columns, self.answer_column, "reasoning-gym")
 
 
 @lru_cache(maxsize=256)
