@@ -45,9 +45,9 @@ def test_commands_in_the_pages_exist(page):
 
 def code_of(text: str) -> list[str]:
     """Fenced blocks and inline code."""
-    return re.findall(r"```(?:bash|python)?\n(.*?)```", text, re.DOTALL) + re.findall(
-        r"(?<!`)`([^`\n]+)`(?!`)", text
-    )
+    fence = r"```\w*\n(.*?)```"
+    inline = re.findall(r"`([^`\n]+)`", re.sub(fence, "", text, flags=re.DOTALL))
+    return re.findall(fence, text, re.DOTALL) + inline
 
 
 def test_no_placeholder_is_left():

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from basis_rl.cli.messages import one_line_warnings, quiet_transformers
 from basis_rl.errors import ConfigError
+from basis_rl.messages import one_line_warnings, quiet_transformers
 
 
 @click.group(short_help="Build or inspect a table of pass rates.")

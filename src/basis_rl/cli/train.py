@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from basis_rl.cli import INTERRUPTED
-from basis_rl.cli.messages import one_line_warnings
+from basis_rl.messages import one_line_warnings
 
 
 @click.command(short_help="Train a model from a configuration file.")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from basis_rl.demo.policy import SAMPLING, Policy
 from basis_rl.demo.settings import DemoSettings
 from basis_rl.demo.stages import Stages
 from basis_rl.demo.training import METHODS, WEIGHTS, Method, train
+from basis_rl.messages import one_line_warnings, quiet_transformers
 from basis_rl.passrates import PassRates
 from basis_rl.passrates.builder import build_cache
 from basis_rl.rollouts import TransformersSampler
@@ -66,7 +65,7 @@ class Demo:
         KeyboardInterrupt
             After Ctrl-C; what is done by then is kept.
         """
-        with _quiet():
+        with quiet_transformers(), one_line_warnings():
             import torch
 
             torch.set_num_threads(self.settings.processor_threads)
@@ -208,20 +207,3 @@ class Demo:
         if done.reused:
             self.display.say("      done before, with the same settings")
         return done.result, done.folder
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep bars and notes of the libraries off the terminal."""
-    from transformers.utils import logging
-
-    before = logging.get_verbosity()
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # for the authors of trainers
-            yield
-    finally:
-        logging.set_verbosity(before)
-        logging.enable_progress_bar()  # type: ignore[no-untyped-call]
