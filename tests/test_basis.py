@@ -160,6 +160,16 @@ def test_one_active_prompt_has_baseline_zero_under_paper_and_its_value_under_rob
     np.testing.assert_allclose(robust.baselines, [0.0, expected, 0.0], rtol=1e-12)
 
 
+@pytest.mark.parametrize("successes", [[0, 8], [0, 0], [8], [4, 4, 4]])
+def test_empirical_bayes_of_a_few_prompts_is_never_certain(successes):
+    keys = [str(i) for i in range(len(successes))]
+    rates = PassRates.from_counts(keys, successes, 8)
+    basis = Basis(rates, smoothing="empirical-bayes")
+    baselines = basis.estimate(RewardBatch(keys, [1.0] * len(keys))).baselines
+    assert (baselines > 1e-3).all()
+    assert (baselines < 1 - 1e-3).all()
+
+
 def test_weights_check_the_rewards_too():
     with pytest.raises(BatchError, match="not 0 or 1"):
         Basis(table(), preset="paper").weights(RewardBatch(["b", "c"], [0.5, 1.0]))
@@ -172,7 +182,8 @@ def test_empirical_bayes_uses_the_fitted_pseudo_counts_the_right_way_round():
     rates = PassRates.from_counts(keys, counts, 8)
     options = {"preset": "paper", "variant": "initial", "betas": [np.inf]}
     basis = Basis(rates, smoothing="empirical-bayes", **options)
-    a, b = fit_beta_binomial(counts, np.full(500, 8))
+    # Two prompts of one rollout, one right and one wrong, join the table.
+    a, b = fit_beta_binomial([*counts, 0, 1], [8] * 500 + [1, 1])
     assert b > 2 * a
     result = basis.estimate(RewardBatch(keys, np.zeros(500)))
     np.testing.assert_allclose(result.baselines, (counts + a) / (8 + a + b), rtol=1e-9)

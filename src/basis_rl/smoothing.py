@@ -9,14 +9,15 @@ from basis_rl.batch import FloatArray, IntArray
 from basis_rl.errors import ConfigError
 
 SMOOTHINGS = ("none", "jeffreys", "empirical-bayes")
-_PSEUDO_COUNT_RANGE = (1e-2, 1e3)
+_PSEUDO_COUNT_RANGE = (0.05, 1e3)
 
 
 def pseudo_counts(method: str, successes: IntArray, n: IntArray) -> tuple[float, float]:
     """Pseudo-successes and pseudo-failures ``(a, b)`` of a smoothing.
 
     The smoothed pass rate is ``(successes + a) / (n + a + b)``: "none" is (0, 0), "jeffreys" is
-    (1/2, 1/2), "empirical-bayes" the Beta distribution fitted to the table.
+    (1/2, 1/2), "empirical-bayes" the Beta distribution fitted to the table and to two prompts of
+    one rollout, one right and one wrong.
 
     Raises
     ------
@@ -28,7 +29,8 @@ def pseudo_counts(method: str, successes: IntArray, n: IntArray) -> tuple[float,
     if method == "jeffreys":
         return 0.5, 0.5
     if method == "empirical-bayes":
-        return fit_beta_binomial(successes, n)
+        # Two more prompts of one rollout, one right and one wrong: no table is quite certain.
+        return fit_beta_binomial(np.append(successes, [0, 1]), np.append(n, [1, 1]))
     raise ConfigError(f"smoothing is {method!r}: use one of {', '.join(SMOOTHINGS)}")
 
 
@@ -43,17 +45,18 @@ def fit_beta_binomial(
 
     Parameters
     ----------
-    successes, n : array of int, shape (P,)
+    successes : array of int, shape (P,)
+    n : int or array of int, shape (P,)
 
     Returns
     -------
     a, b : float
-        Between 0.01 and 1000 (all prompts alike has no finite maximum).
+        Between 0.05 and 1000 (all prompts alike has no finite maximum).
 
     Source: T. Minka, Estimating a Dirichlet distribution, 2000, Eq. 65.
     """
     k = np.asarray(successes, dtype=np.int64)
-    total = np.asarray(n, dtype=np.int64)
+    total = np.broadcast_to(np.asarray(n, dtype=np.int64), k.shape)
     exceeding_successes, exceeding_failures, exceeding_n = map(_exceeding, (k, total - k, total))
     steps = np.arange(len(exceeding_n), dtype=np.float64)
     a = b = 0.5
@@ -73,7 +76,7 @@ def credibility_pseudo_count(values: FloatArray, offsets: IntArray) -> float:
     """Pseudo-observations that the population is worth for real rewards, ``within / between``.
 
     Variance within prompts over variance of the prompts' true means, by moments (Bühlmann's
-    credibility). Between 0.01 and 1000; 1 where no prompt has a second reward to tell them apart.
+    credibility). Between 0.05 and 1000; 1 where no prompt has a second reward to tell them apart.
     """
     n = np.diff(offsets)
     if n.max() == 1:
