@@ -139,17 +139,17 @@ def test_paper_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "prompt": [{"role": "user", "content": f"What is {i} + {i}?"}],
             "reward_model": {"ground_truth": str(2 * i), "style": "rule"},
         }
-        for i in range(40)
+        for i in range(160)
     ]
     monkeypatch.setattr(
         datasets, "load_dataset", lambda *_, **__: datasets.Dataset.from_list(rows * 3)
     )
     config = load_config(EXAMPLES / "paper-qwen3-4b-dapo.yaml")
-    with pytest.warns(UserWarning, match="80 of 120 rows repeat"):
+    with pytest.warns(UserWarning, match="320 of 480 rows repeat"):
         stub(config, tmp_path, monkeypatch)
-    with pytest.warns(UserWarning, match="80 of 120 rows repeat"):
+    with pytest.warns(UserWarning, match="320 of 480 rows repeat"):
         plan = prepare(config)
-    assert len(plan.train) == 40
+    assert len(plan.train) == 160
     arguments = plan.arguments
     # On four GPUs: 512 rollouts a step, two updates of 256.
     assert arguments.generation_batch_size * 4 == 512

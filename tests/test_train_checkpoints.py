@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from basis_rl.errors import ConfigError
-from basis_rl.train import resolved
+from basis_rl.errors import BasisError, ConfigError
+from basis_rl.train import lock, resolved
 from basis_rl.train.checkpoints import find, what_is_missing
 from basis_rl.train.progress import keep_until
 
@@ -104,3 +104,44 @@ def test_metrics_after_the_checkpoint_are_dropped(tmp_path: Path) -> None:
     assert path.read_text() == '{"step": 1}\n{"step": 3}\n'
     keep_until(path, 0)
     assert path.read_text() == ""
+
+
+def test_a_folder_without_results_takes_any_configuration(tmp_path: Path) -> None:
+    resolved.check(tmp_path / "none", {"seed": 1})
+    resolved.write(tmp_path, {"seed": 1})
+    resolved.check(tmp_path, {"seed": 2})
+
+
+@pytest.mark.parametrize("name", ["final", "checkpoint-3"])
+def test_results_of_another_configuration_are_kept(tmp_path: Path, name: str) -> None:
+    """Also where no checkpoint can be gone on from."""
+    resolved.write(tmp_path, {"seed": 1})
+    (tmp_path / name).mkdir()
+    assert find(tmp_path).newest is None
+    resolved.check(tmp_path, {"seed": 1})
+    with pytest.raises(ConfigError, match=r"seed: 1 there, 2 here.* another output_dir"):
+        resolved.check(tmp_path, {"seed": 2})
+    (tmp_path / resolved.FILE).unlink()
+    with pytest.raises(ConfigError, match="did not start"):
+        resolved.check(tmp_path, {"seed": 1})
+
+
+def test_an_output_folder_is_held_by_one_run(tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    out = tmp_path / "out"
+    with lock.hold(out):
+        with lock.hold(tmp_path / "other"):
+            pass
+        with pytest.raises(ConfigError) as caught, lock.hold(out):
+            pass
+    assert f"output_dir {out} is in use by another run" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    with lock.hold(out):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BasisError) as caught, lock.hold(tmp_path / "file" / "out"):
+        pass
+    assert "\n" not in str(caught.value)

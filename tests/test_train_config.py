@@ -135,13 +135,30 @@ MALFORMED: list[tuple[dict[str, Any], list[str]]] = [
     ({"trl.reward_weights": [1.0]}, ["trl.reward_weights", "use reward.functions"]),
     ({"trl.resume_from_checkpoint": "x"}, ["resumes by itself"]),
     ({"trl.num_generations": 3}, ["trl:", "3"]),
-    ({"trl.scale_rewards": "group"}, ["trl:", "scale_rewards"]),
+    (
+        {"trl.scale_rewards": "group"},
+        ["trl:", "scale_rewards", "estimator: {name: group-mean, std: true}"],
+    ),
+    (
+        {"objective": "gspo", "trl.loss_type": "dapo"},
+        ["trl:", "contradicts", "set objective: null"],
+    ),
     ({"trl.temperature": 0}, ["trl:", "temperature"]),
     ({"objective": "gspo", "trl.importance_sampling_level": "token"}, ["trl:", "contradicts"]),
     (
         {"trl.steps_per_generation": 2, "trl.save_steps": 3},
         ["trl.save_steps is 3", "multiple of 2"],
     ),
+    (
+        {"trl.steps_per_generation": 2, "trl.max_steps": 5},
+        ["trl.max_steps is 5", "multiple of 2"],
+    ),
+    ({"trl.save_only_model": True}, ["trl.save_only_model is true", "resumed", "final"]),
+    (
+        {"trl.per_device_train_batch_size": 33},
+        ["data.train:", "32 training prompts", "takes 33", "per_device_train_batch_size"],
+    ),
+    ({"estimator": "group-mean"}, ["trl:", "'group-mean'", "num_generations is 1"]),
     ({"trl.lr_scheduler_type": "linaer"}, ["trl:", "linaer"]),
     ({"trl.eval_strategy": "never"}, ["trl:", "never"]),
     ({"estimator": "bassis"}, ["estimator:", "did you mean 'basis'"]),
@@ -156,6 +173,10 @@ MALFORMED: list[tuple[dict[str, Any], list[str]]] = [
     ({"data.template": "{promt}"}, ["data.train:", "did you mean 'prompt'"]),
     ({"data.where": {"task": "none"}}, ["data.train:", "none that fits"]),
     ({"data.system": "x", "data.chat": False}, ["data.system needs chat prompts"]),
+    (
+        {"pass_rates": {"path": "rates.parquet", "min_coverage": 0.5}},
+        ["pass_rates.min_coverage=0.5", "add estimator.missing: prior"],
+    ),
     ({"data.key_column": "id"}, ["pass_rates:", "know 0.0%", "data.key_column"]),
     ({"data.template": "{prompt} "}, ["pass_rates:", "know 0.0%", "estimator.missing: prior"]),
     ({"reward.functions": ["maths"]}, ["reward:", "did you mean 'math'"]),
@@ -331,6 +352,14 @@ def test_numbers_without_a_point_are_numbers() -> None:
     assert parsed == [1e-6, 5e3, -1e2, 1.5e-3, 5.0, "e5", "1e", 30]
 
 
+def test_only_true_and_false_are_truth_values() -> None:
+    parsed = document.parse_yaml("[no, off, yes, On, true, False, null, ~, 3]", where="text")
+    assert parsed == ["no", "off", "yes", "On", True, False, None, None, 3]
+    assert document.parse_yaml(document.dump({"a": ["no", False]}), where="text") == {
+        "a": ["no", False]
+    }
+
+
 def test_overrides_change_only_the_copy() -> None:
     values = {"trl": {"beta": 0.1}, "data": None}
     result = document.apply_overrides(
@@ -397,6 +426,9 @@ def test_the_named_cache_command_is_a_valid_one(folder: Path, valid: dict[str, A
     assert options["max_tokens"] == 3
     assert options["top_p"] == 0.9
     assert options["out"] == valid["pass_rates"]
+    for functions in (["exact", "math"], [{"name": "exact", "weight": 0.5}]):
+        several = changed(valid, {"reward.functions": functions})
+        assert cache_command(load_config(write_config(folder, several))) is None
     two = changed(valid, {"data.train": ["a.jsonl", "b.jsonl"]})
     assert cache_command(load_config(write_config(folder, two))) is None
 

@@ -22,6 +22,7 @@ from tiny_run import example_module, write_config, write_data
 from basis_rl import PassRates
 from basis_rl.cli import main
 from basis_rl.passrates import Provenance
+from basis_rl.train import lock
 from basis_rl.train import run as run_module
 
 
@@ -73,6 +74,8 @@ def test_a_run_from_start_to_end(
         "32 to train on (text, 1 sources), 4 to evaluate on",
         f"configuration: {out}/config.resolved.yaml",
         "step 1/4: reward ",
+        ", cut off ",
+        ", loss ",
         f"checkpoint: {out}/checkpoint-4",
         f"metrics: {out}/metrics.jsonl",
         f"model: {out}/final",
@@ -134,6 +137,7 @@ def test_an_interrupted_run_ends_like_an_unbroken_one(
             if state.global_step == 2:  # the third step is under way
                 os.kill(os.getpid(), signal.SIGINT)
 
+    before = signal.getsignal(signal.SIGINT)  # ignored, where tests run in the background
     original = run_module.make_trainer
     with monkeypatch.context() as patch:
         patch.setattr(
@@ -147,7 +151,7 @@ def test_an_interrupted_run_ends_like_an_unbroken_one(
     out = tmp_path / "out"
     assert f"checkpoint: {out}/checkpoint-{stop}" in printed
     assert not (out / "final").exists()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
     code, printed, _ = train(tmp_path, values, capsys=capsys)
     assert code == 0
@@ -197,6 +201,16 @@ def test_another_configuration_in_the_same_folder_is_refused(
         assert "trl.learning_rate: 0.001 there, 0.0001 here" in err
         assert "objective: 'grpo' there, 'gpg' here" in err
     # The same names with other content are another configuration too.
+    table = PassRates.load(values["pass_rates"])
+    assert table.successes is not None
+    other = PassRates.from_counts(
+        table.keys, 8 - table.successes, table.n, provenance=table.provenance
+    )
+    other.save(values["pass_rates"])
+    code, _, err = train(tmp_path, values, capsys=capsys)
+    assert code == 2
+    assert "fingerprints.pass_rates" in err
+    table.save(values["pass_rates"])
     data = tmp_path / "train.jsonl"
     data.write_text("".join(data.read_text().splitlines(keepends=True)[::-1]))
     code, _, err = train(tmp_path, values, capsys=capsys)
@@ -218,7 +232,7 @@ def test_lora_chat_and_two_rewards(
     Path("own_rewards.py").write_text(
         "def digit(completion, task): return float(task == 'sum' and completion[:1].isdigit())\n"
     )
-    values["model"]["lora"] = {"r": 4, "target_modules": ["q_proj", "v_proj"]}
+    values["model"]["lora"] = {"r": 4, "alpha": 10, "target_modules": ["q_proj", "v_proj"]}
     values["data"]["chat"] = True
     values["reward"]["functions"] = ["exact", {"name": "own_rewards:digit", "weight": 0.5}]
     values |= {"pass_rates": None, "estimator": "batch-mean"}
@@ -226,7 +240,10 @@ def test_lora_chat_and_two_rewards(
     code, printed, _ = train(tmp_path, values, capsys=capsys)
     assert code == 0
     assert "reward: 1 x exact + 0.5 x own_rewards:digit" in printed
-    assert (tmp_path / "out" / "final" / "adapter_model.safetensors").exists()
+    final = tmp_path / "out" / "final"
+    assert (final / "adapter_model.safetensors").exists()
+    adapter = json.loads((final / "adapter_config.json").read_text())
+    assert (adapter["r"], adapter["lora_alpha"]) == (4, 10)
     row = json.loads((tmp_path / "out" / "metrics.jsonl").read_text().splitlines()[0])
     expected = row["rewards/exact/mean"] + 0.5 * row["rewards/own_rewards:digit/mean"]
     assert row["reward"] == pytest.approx(expected)
@@ -234,6 +251,55 @@ def test_lora_chat_and_two_rewards(
     assert code == 0
     assert f"resuming from {tmp_path}/out/checkpoint-1" in printed
     assert steps(tmp_path / "out") == [1, 2]
+
+
+def test_a_signal_in_the_last_step_comes_too_late_to_stop(
+    tmp_path: Path,
+    values: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from transformers import TrainerCallback
+
+    class SignalInStep(TrainerCallback):
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    original = run_module.make_trainer
+    monkeypatch.setattr(
+        run_module,
+        "make_trainer",
+        lambda plan, callbacks: original(plan, callbacks=[SignalInStep(), *callbacks]),
+    )
+    code, printed, _ = train(tmp_path, values, "--set", "trl.max_steps=1", capsys=capsys)
+    assert code == 0
+    assert f"model: {tmp_path}/out/final" in printed
+
+
+def test_a_second_run_in_the_same_folder_is_refused(
+    tmp_path: Path, values: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("fcntl")
+    with lock.hold(tmp_path / "out"):
+        code, _, err = train(tmp_path, values, capsys=capsys)
+    assert code == 2
+    assert err == (
+        f"basis-rl: output_dir {tmp_path}/out is in use by another run: wait for it, or use "
+        "another output_dir\n"
+    )
+    assert not (tmp_path / "out" / "config.resolved.yaml").exists()
+
+
+def test_a_final_model_is_not_replaced_by_another_configurations(
+    tmp_path: Path, values: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    once = ["--set", "trl.save_strategy=no", "--set", "trl.max_steps=1"]
+    assert train(tmp_path, values, *once, capsys=capsys)[0] == 0
+    final = weights(tmp_path / "out" / "final")
+    code, _, err = train(tmp_path, values, *once, "--set", "trl.learning_rate=1", capsys=capsys)
+    assert code == 2
+    assert "trl.learning_rate: 0.001 there, 1 here" in err
+    assert same(weights(tmp_path / "out" / "final"), final)
 
 
 def test_what_the_trainer_refuses_is_one_line(

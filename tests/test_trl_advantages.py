@@ -9,16 +9,10 @@ import pytest
 pytest.importorskip("trl")
 
 import pandas as pd
-import torch
-from tiny_model import parity, sums, table_for, tiny_config, tiny_model, tiny_trainer
+from tiny_model import keys_of, parity, sums, table_for, tiny_config, tiny_model, tiny_trainer
 
 from basis_rl import Basis, BatchMean, RewardBatch
 from basis_rl.estimators import registry
-from basis_rl.passrates import prompt_key
-
-
-def keys_of(rows: list[dict[str, Any]]) -> list[str]:
-    return [prompt_key(row["prompt"]) for row in rows]
 
 
 def by_length(completions: list[str], **_: Any) -> list[float]:
@@ -85,70 +79,25 @@ def test_the_estimate_is_over_the_whole_generation_batch(tmp_path: Path) -> None
     np.testing.assert_allclose(output["advantages"].numpy(), expected, rtol=1e-6)
 
 
-def test_several_reward_functions_are_weighed_and_none_is_skipped(tmp_path: Path) -> None:
-    # The second function has no opinion on odd ids, neither has one on id 2.
-    def first(id: list[str], **_: Any) -> list[float | None]:
-        return [None if name == "sum-2" else float(name[-1] in "0123") for name in id]
+def test_the_estimator_sees_lengths_and_steps(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, max_steps=3, max_completion_length=8)
+    trainer = tiny_trainer(config, sums(12), model=tiny_model(end_tokens=60))
+    estimate, seen = trainer.estimator.estimate, []
 
-    def second(id: list[str], **_: Any) -> list[float | None]:
-        return [None if name == "sum-2" or int(name[-1]) % 2 else 1.0 for name in id]
+    def recorded(batch: RewardBatch) -> Any:
+        seen.append(batch)
+        return estimate(batch)
 
-    data = sums(8)
-    config = tiny_config(
-        tmp_path,
-        per_device_train_batch_size=8,
-        reward_weights=[1.0, 0.5],
-        estimator="batch-mean",
-        estimator_options={"max_unverified": 0.2},
-        objective="dapo",
-        mask_truncated_completions=False,
-    )
-    trainer = tiny_trainer(config, data, [first, second])
+    trainer.estimator.estimate = recorded  # type: ignore[method-assign]
     trainer.train()
-    rows, output = trainer.generated[0]
-    rewards = {f"sum-{i}": float(i < 4) + 0.5 * (i % 2 == 0) for i in range(8)}
-    total = np.array([np.nan if row["id"] == "sum-2" else rewards[row["id"]] for row in rows])
-    expected = BatchMean(max_unverified=0.2).estimate(RewardBatch(keys_of(rows), total))
-    np.testing.assert_allclose(output["advantages"].numpy(), expected.advantages, rtol=1e-6)
-    row = [row["id"] for row in rows].index("sum-2")
-    assert output["advantages"][row] == 0
-    assert output["completion_mask"][row].sum() == 0
-    assert output["num_items_in_batch"] == output["completion_mask"].sum() > 0
-    assert trainer.state.log_history[0]["basis/unverified_fraction"] == pytest.approx(1 / 8)
-
-
-@pytest.mark.parametrize("objective", ["grpo", "gspo", "dapo", "dr_grpo", "gpg"])
-def test_rows_without_a_verdict_leave_the_denominator(tmp_path: Path, objective: str) -> None:
-    """The gradient equals that of the batch without those rows."""
-
-    def missing(id: list[str], **_: Any) -> list[float | None]:
-        return [None if name in ("sum-1", "sum-6") else float(int(name[-1]) < 4) for name in id]
-
-    config = tiny_config(
-        tmp_path,
-        per_device_train_batch_size=8,
-        objective=objective,
-        mask_truncated_completions=False,
-        estimator="zero",
-        estimator_options={"max_unverified": 0.5},
-    )
-    trainer = tiny_trainer(config, sums(8), missing)
-    trainer.train()
-    rows, output = trainer.generated[0]
-    kept = torch.tensor([row["id"] not in ("sum-1", "sum-6") for row in rows])
-    trainer.model.load_state_dict(tiny_model().state_dict())
-
-    def gradient(inputs: dict[str, Any]) -> torch.Tensor:
-        trainer.model.zero_grad()
-        trainer._compute_loss(trainer.model, inputs).backward()
-        return torch.cat([p.grad.flatten() for p in trainer.model.parameters()])
-
-    whole = gradient(output)
-    few = {k: v[kept] if v.ndim else v for k, v in output.items()}
-    if objective in ("grpo", "gspo", "dr_grpo"):
-        few["advantages"] = few["advantages"] * 6 / 8
-    assert whole.norm() > 0
-    torch.testing.assert_close(whole, gradient(few), rtol=1e-4, atol=1e-7)
+    assert [batch.step for batch in seen] == [0, 1, 2]
+    assert [batch.policy_version for batch in seen] == [0, 1, 2]
+    lengths = set()
+    for batch, (_, output) in zip(seen, trainer.generated, strict=True):
+        assert batch.lengths is not None
+        assert batch.lengths.tolist() == output["completion_mask"].sum(1).tolist()
+        lengths |= set(batch.lengths.tolist())
+    assert len(lengths) > 1
 
 
 def test_sources_reach_the_estimator(tmp_path: Path) -> None:

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip("trl")
 
-from datasets import IterableDataset
+from datasets import DatasetDict, IterableDataset
 from tiny_model import (
     RecordingTrainer,
     parity,
@@ -26,10 +24,7 @@ from basis_rl import (
     ConfigError,
     MissingPassRateError,
     PassRatesError,
-    RewardBatch,
 )
-from basis_rl.passrates import Provenance
-from basis_rl.trl.checks import WARN_AFTER, ZeroAdvantageWatch, check_provenance, same_model
 
 PRIOR = {"missing": "prior"}
 
@@ -70,6 +65,27 @@ def test_an_unknown_column_is_named_with_the_known_ones(tmp_path: Path, option: 
     one_line(caught, option, "'identity'", "prompt, id")
 
 
+def test_data_that_cannot_be_trained_on_are_refused(tmp_path: Path) -> None:
+    data = sums(8)
+    splits = DatasetDict({"train": data, "test": data})
+    unnamed = data.rename_column("prompt", "question")
+    cases: list[tuple[Any, dict[str, Any], list[str]]] = [
+        (splits, {}, ["DatasetDict", "train, test", "dataset['train']"]),
+        (data.select([]), {}, ["empty"]),
+        (unnamed, {"prompt_key_column": "id"}, ["no column 'prompt'", "question, id", "rename"]),
+        (data, {"per_device_train_batch_size": 9}, ["8 training prompts", "takes 9", "per_device"]),
+        (
+            data,
+            {"steps_per_generation": 5, "num_generations": 2},
+            ["8 training prompts", "takes 10 (20 rollouts, 2 per prompt)"],
+        ),
+    ]
+    for train, settings, words in cases:
+        with pytest.raises(ConfigError) as caught:
+            tiny_trainer(tiny_config(tmp_path, **settings), train, pass_rates=table_for(data))
+        one_line(caught, *words)
+
+
 @pytest.mark.parametrize("bad", [None, "", 1.5])
 def test_a_bad_entry_of_a_key_column_is_named(tmp_path: Path, bad: Any) -> None:
     names = [None] * 8 if bad is None else [bad] * 8
@@ -95,151 +111,6 @@ def test_a_stream_is_checked_batch_by_batch(tmp_path: Path) -> None:
     trainer = tiny_trainer(tiny_config(tmp_path), stream, pass_rates=short)
     with pytest.raises(MissingPassRateError):
         trainer.train()
-
-
-def known(**changes: Any) -> Provenance:
-    entries = {
-        "model": "org/model", "revision": "main", "verifier": "math", "temperature": 1.0,
-        "top_p": 1.0, "top_k": 0, "max_tokens": 512,
-    }  # fmt: skip
-    return Provenance(**(entries | changes))
-
-
-@pytest.mark.parametrize(
-    ("cached", "run", "verifiers", "name"),
-    [
-        ({"model": "org/other"}, {}, ["math"], "model"),
-        ({"model": "me/model"}, {}, ["math"], "model"),
-        ({"revision": "v2"}, {}, ["math"], "revision"),
-        ({"verifier": "exact"}, {}, ["math"], "verifier"),
-        ({"verifier": "exact"}, {}, ["math", "length"], "verifier"),
-        ({"verifier": "mine:reward"}, {}, ["other"], "verifier"),
-    ],
-)
-def test_another_model_or_verifier_is_an_error_unless_allowed(
-    cached: dict[str, Any], run: dict[str, Any], verifiers: list[str], name: str
-) -> None:
-    current = known(**({"verifier": None} | run))
-    with pytest.raises(PassRatesError) as caught:
-        check_provenance(known(**cached), current, verifiers, [])
-    one_line(caught, f"{name} is", f"allow_mismatch=['{name}']", "basis-rl cache build")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_provenance(known(**cached), current, verifiers, [name])
-
-
-@pytest.mark.parametrize(
-    ("cached", "verifiers"),
-    [
-        ({}, ["math"]),
-        ({"verifier": "mine:reward"}, ["reward", "__main__:reward"]),
-        ({"verifier": "exact"}, []),  # a lambda: nobody knows
-        ({"model": None, "verifier": None, "temperature": None}, ["math"]),
-    ],
-)
-def test_what_agrees_or_is_unknown_passes(cached: dict[str, Any], verifiers: list[str]) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_provenance(known(**cached), known(verifier=None), verifiers, [])
-
-
-def test_other_sampling_settings_are_one_warning() -> None:
-    with pytest.warns(UserWarning, match="temperature is 0.6") as caught:
-        check_provenance(known(temperature=0.6, max_tokens=99), known(), ["math"], [])
-    assert len(caught) == 1
-    assert "max_tokens is 99" in str(caught[0].message)
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("org/model", "org/model", True),
-        ("org/model", "me/model", False),
-        ("/data/model", "org/model", True),
-        ("/data/model/", "/other/model", True),
-        ("./model", "model", True),
-        ("/data/model-sft", "org/model", False),
-    ],
-)
-def test_folders_are_compared_by_their_last_part(one: str, other: str, same: bool) -> None:
-    assert same_model(one, other) is same
-    assert same_model(other, one) is same
-
-
-def test_the_trainer_compares_model_and_verifier(tmp_path: Path) -> None:
-    data, model = sums(8), tiny_model()
-    model.config._name_or_path = "org/model"
-
-    def make(allowed: list[str], **provenance: Any) -> RecordingTrainer:
-        # Sampled as in tiny_config.
-        table = table_for(data, temperature=1.0, max_tokens=6, **provenance)
-        config = tiny_config(tmp_path, allow_mismatch=allowed)
-        return tiny_trainer(config, data, pass_rates=table, model=model)
-
-    make([], model="org/model", verifier="parity")
-    with pytest.raises(PassRatesError, match="model is 'org/base'"):
-        make([], model="org/base")
-    with pytest.raises(PassRatesError, match="verifier is 'exact'"):
-        make(["model"], model="org/base", verifier="exact")
-    make(["model", "verifier"], model="org/base", verifier="exact")
-    with pytest.warns(UserWarning, match="top_k is 20"):
-        make([], top_k=20)
-
-
-def test_zero_advantages_with_different_rewards_are_an_error(tmp_path: Path) -> None:
-    config = tiny_config(tmp_path, estimator="batch-mean")
-    trainer = tiny_trainer(config, sums(8))
-    estimate = trainer.estimator.estimate
-
-    def silent(batch: Any) -> Any:
-        made = estimate(batch)
-        made.advantages[:] = 0
-        return made
-
-    trainer.estimator.estimate = silent  # type: ignore[method-assign]
-    with pytest.raises(BasisError) as caught:
-        trainer.train()
-    one_line(caught, "all 4 advantages are zero", "'batch-mean'", "num_generations")
-
-
-def test_groups_that_agree_are_no_error(tmp_path: Path) -> None:
-    """With a group baseline, prompts that are all right or all wrong rightly teach nothing."""
-    config = tiny_config(tmp_path, estimator="group-mean", num_generations=2, max_steps=WARN_AFTER)
-    trainer = tiny_trainer(config, sums(8))  # parity: the reward is the prompt's
-    with pytest.warns(UserWarning, match="the last rewards: 0, 1"):
-        trainer.train()
-
-
-def test_a_group_that_differs_must_have_advantages() -> None:
-    batch = RewardBatch(["a", "a", "b", "b"], [1.0, 1.0, 0.0, 1.0])
-    with pytest.raises(BasisError, match="from 0 to 1"):
-        ZeroAdvantageWatch(limit=0).see(batch, np.zeros(4), "group-mean")
-
-
-def test_equal_rewards_warn_and_then_stop() -> None:
-    watch = ZeroAdvantageWatch(limit=WARN_AFTER + 2)
-    rewards, zeros = RewardBatch(["a", "b", "c", "d"], np.ones(4)), np.zeros(4)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for _ in range(WARN_AFTER - 1):
-            watch.see(rewards, zeros, "batch-mean")
-        watch.see(rewards, np.arange(4.0), "batch-mean")  # starts again
-        assert watch.in_a_row == 0
-        for _ in range(WARN_AFTER - 1):
-            watch.see(rewards, zeros, "batch-mean")
-    with pytest.warns(UserWarning, match="the last rewards: 1"):
-        watch.see(rewards, zeros, "batch-mean")
-    watch.see(rewards, zeros, "batch-mean")
-    with pytest.raises(BasisError, match="max_zero_batches=7"):
-        watch.see(rewards, zeros, "batch-mean")
-
-
-def test_a_run_without_any_signal_stops(tmp_path: Path) -> None:
-    config = tiny_config(tmp_path, estimator="batch-mean", max_steps=9, max_zero_batches=3)
-    trainer = tiny_trainer(config, sums(40), lambda prompts, **_: [0.0] * len(prompts))
-    with pytest.raises(BasisError, match="3 generation batches in a row"):
-        trainer.train()
-    assert trainer.state.global_step == 2
 
 
 def test_an_estimator_that_is_never_called_is_an_error(tmp_path: Path) -> None:

@@ -73,6 +73,16 @@ MALFORMED: list[tuple[dict[str, Any], list[str]]] = [
     ({"plain_logits": "yes"}, ["plain_logits", "'yes'"]),
     ({"prompt_key_column": 7}, ["prompt_key_column", "7"]),
     ({"prompt_source_column": ""}, ["prompt_source_column", "''"]),
+    ({"estimator": "group-mean"}, ["estimator='group-mean'", "num_generations is 1", "2 or more"]),
+    ({"estimator": "leave-one-out"}, ["'leave-one-out'", "num_generations is 1"]),
+    (
+        {"remove_unused_columns": True, "prompt_key_column": "id"},
+        ["remove_unused_columns=True", "'id'", "leave remove_unused_columns out"],
+    ),
+    (
+        {"remove_unused_columns": True, "prompt_source_column": "task"},
+        ["remove_unused_columns=True", "'task'"],
+    ),
     ({"auto_find_batch_size": True}, ["auto_find_batch_size"]),
 ]
 
@@ -157,6 +167,12 @@ def test_one_rollout_keeps_the_batch_sizes(
     assert config.per_device_train_batch_size == changes.get("per_device_train_batch_size", 4)
 
 
+def test_evaluation_has_one_rollout_unless_told_otherwise(tmp_path: Path) -> None:
+    assert tiny_config(tmp_path).num_generations_eval == 1
+    assert tiny_config(tmp_path, num_generations_eval=4).num_generations_eval == 4
+    assert tiny_config(tmp_path, num_generations=2).num_generations_eval is None  # TRL: as training
+
+
 def test_options_may_be_json_text(tmp_path: Path) -> None:
     config = tiny_config(tmp_path, estimator_options='{"preset": "paper"}')
     assert config.estimator_options == {"preset": "paper"}
@@ -197,9 +213,15 @@ def test_table_and_estimator_may_be_objects_or_names(tmp_path: Path) -> None:
         (tiny_config(tmp_path), {}, "needs pass rates"),
         (tiny_config(tmp_path, estimator_options={"pre": 1}), {"pass_rates": table}, "preset"),
     ]  # fmt: skip
+    twice += [
+        (tiny_config(tmp_path), {"estimator": "zero"}, r"'zero'.* BasisConfig\(estimator="),
+        (tiny_config(tmp_path), {"estimator": BatchMean}, r"an estimator object here"),
+    ]
     for config, kwargs, word in twice:
         with pytest.raises(ConfigError, match=word):
             make(config, **kwargs)
+    with pytest.warns(UserWarning, match="'zero' uses no pass rates"):
+        make(tiny_config(tmp_path, estimator="zero"), pass_rates=table)
 
 
 def test_a_stock_config_is_refused(tmp_path: Path) -> None:

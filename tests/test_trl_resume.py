@@ -11,8 +11,10 @@ pytest.importorskip("trl")
 import torch
 from tiny_model import RecordingTrainer, sums, tiny_config, tiny_trainer
 from transformers import TrainerCallback
+from trl.trainer.utils import RepeatSampler
 
 from basis_rl import BatchMean, StateError
+from basis_rl.trl.sampler import EpochSampler
 
 CASES = [
     ("basis", {}),
@@ -100,7 +102,7 @@ def test_the_checkpoint_holds_the_state_as_json(tmp_path: Path) -> None:
         (None, ["basis_state.json", "missing", "resume from a checkpoint"]),
         ("{", ["basis_state.json", "cannot be read"]),
         ("[1]", ["basis_state.json", "holds no state"]),
-        ('{"estimator": "other"}', ["'other'", "'basis'", "same estimator"]),
+        ('{"estimator": "other"}', ["basis_state.json: ", "'other'", "'basis'", "same estimator"]),
         ('{"estimator": "basis"}', ["damaged"]),
     ],
 )
@@ -140,3 +142,19 @@ def test_an_estimator_without_state_needs_no_file(tmp_path: Path) -> None:
     assert isinstance(rest.estimator, BatchMean)
     rest.train(resume_from_checkpoint=True)
     assert rest.state.global_step == 4
+
+
+def test_each_seed_and_epoch_have_an_order_of_their_own() -> None:
+    data = range(1000)
+    epoch = 0.0
+    sampler = [
+        EpochSampler(RepeatSampler(data, 1, seed=seed), lambda: epoch)  # type: ignore[arg-type]
+        for seed in (1, 2)
+    ]
+    orders = {}
+    for epoch in (0.0, 1.0 - 1e-9, 2.0):
+        for seed in (0, 1):
+            orders[seed, epoch] = tuple(sampler[seed])
+            assert tuple(sampler[seed]) == orders[seed, epoch]
+    assert len(set(orders.values())) == 6
+    assert orders[0, 0.0] == tuple(RepeatSampler(data, 1, seed=1))

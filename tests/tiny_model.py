@@ -75,6 +75,11 @@ def sums(rows: int, **columns: list[Any]) -> Dataset:
     return Dataset.from_dict(lists)
 
 
+def keys_of(rows: list[dict[str, Any]]) -> list[str]:
+    """Keys of the rows of a generation batch."""
+    return [prompt_key(row["prompt"]) for row in rows]
+
+
 def table_for(data: Dataset, *, n: int = 8, **provenance: Any) -> PassRates:
     """Pass rates 1/n, 2/n, … (n-1)/n, 1/n, … of a data set's prompts."""
     keys = [prompt_key(prompt) for prompt in data["prompt"]]

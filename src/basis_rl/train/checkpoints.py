@@ -11,6 +11,7 @@ from pathlib import Path
 
 from basis_rl.errors import ConfigError
 
+FINAL = "final"
 _NAME = re.compile(r"checkpoint-(\d+)")
 _STATE = "trainer_state.json"
 
@@ -52,6 +53,12 @@ def find(output_dir: str | Path) -> Found:
             return Found(path, step, skipped)
         skipped[path] = reason
     return Found(skipped=skipped)
+
+
+def has_results(output_dir: str | Path) -> bool:
+    """Whether a run has left a model or a checkpoint, complete or not, in a folder."""
+    folder = Path(output_dir)
+    return (folder / FINAL).is_dir() or bool(_checkpoints(folder))
 
 
 def _checkpoints(folder: Path) -> list[tuple[int, Path]]:

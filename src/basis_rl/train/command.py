@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 
-from basis_rl.train.config import TrainConfig
+from basis_rl.train.config import RewardSection, TrainConfig
 
 _DEFAULT_ROLLOUTS = 8
+
+
+def is_sum(section: RewardSection) -> bool:
+    """Whether the reward is not what one verifier says: several functions, or another weight."""
+    return [item.weight for item in section.items()] != [1.0]
 
 
 def cache_command(config: TrainConfig) -> str | None:
@@ -16,12 +21,12 @@ def cache_command(config: TrainConfig) -> str | None:
     Returns
     -------
     str or None
-        None where one command cannot do it: several data sets, or no pass rates.
+        None where one command cannot do it: several data sets, a sum of rewards, no pass rates.
     """
     data, table = config.data, config.table
-    if table is None or not isinstance(data.train, str):
+    if table is None or not isinstance(data.train, str) or is_sum(config.reward):
         return None
-    reward = config.reward.items()[0]
+    (reward,) = config.reward.items()
     options: dict[str, object] = {
         "--model": config.model.name,
         "--revision": config.model.revision,

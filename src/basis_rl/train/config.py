@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -201,6 +202,17 @@ class TrainConfig:
         if isinstance(self.pass_rates, str):
             set_field(self, "pass_rates", PassRatesSection(self.pass_rates))
         _check(self)
+        self._expand_paths()
+
+    def _expand_paths(self) -> None:
+        """Replace a ``~`` at the start of every path, here alone."""
+        set_field, change = object.__setattr__, dataclasses.replace
+        set_field(self, "output_dir", _expanded(self.output_dir))
+        set_field(self, "model", change(self.model, name=_expanded(self.model.name)))
+        data = {"train": _expanded(self.data.train), "eval": _expanded(self.data.eval)}
+        set_field(self, "data", change(self.data, **data))
+        if self.table is not None:
+            set_field(self, "pass_rates", change(self.table, path=_expanded(self.table.path)))
 
     @property
     def estimator_name(self) -> str:
@@ -245,6 +257,12 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainConfig:
         return schema.build(TrainConfig, values)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
+
+
+def _expanded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_expanded(name) for name in value]
+    return os.path.expanduser(value) if isinstance(value, str) else value
 
 
 def _check(config: TrainConfig) -> None:

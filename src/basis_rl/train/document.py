@@ -16,7 +16,10 @@ Document = dict[str, Any]
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML with two traps removed: ``1e-6`` is a number, a key given twice is an error."""
+    """YAML with three traps removed.
+
+    ``1e-6`` is a number, ``no`` is a text, and a key given twice is an error.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
@@ -34,7 +37,16 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-# YAML 1.1, which PyYAML follows, reads 1e-6 and 1.e6 as texts.
+# YAML 1.1, which PyYAML follows, reads on, off, yes and no as truth values.
+_BOOL = "tag:yaml.org,2002:bool"
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOL]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    _BOOL, re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+# It reads 1e-6 and 1.e6 as texts.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"^[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)[eE][-+]?[0-9]+$"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 from collections.abc import Callable
@@ -14,9 +15,13 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def updates_per_generation(args: Any) -> int:
-    """Optimizer steps that one batch of rollouts is used for; 1 on-policy."""
+    """Optimizer steps from one start of a batch of rollouts to the next; 1 on-policy.
+
+    A step may end within a batch of rollouts, so the next common multiple of both counts.
+    """
     batches = args.steps_per_generation * args.num_iterations
-    return max(int(batches // args.gradient_accumulation_steps), 1)
+    per_step = args.gradient_accumulation_steps
+    return int(math.lcm(batches, per_step) // per_step)
 
 
 class StopOnSignal(TrainerCallback):

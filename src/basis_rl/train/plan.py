@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import typing
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,30 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from basis_rl import estimators
-from basis_rl.errors import BasisError, ConfigError
+from basis_rl.errors import ConfigError
 from basis_rl.passrates import PassRates
 from basis_rl.prompts import Prompt, check_data, load_prompts
-from basis_rl.train import rewards, schema
-from basis_rl.train.command import cache_command
-from basis_rl.train.config import OWN_TRL_FIELDS, DataSection, TrainConfig
+from basis_rl.train import fingerprints, rewards
+from basis_rl.train.arguments import make_arguments
+from basis_rl.train.command import cache_command, is_sum
+from basis_rl.train.config import DataSection, TrainConfig
 from basis_rl.train.document import Document
+from basis_rl.train.places import with_place
 from basis_rl.verifiers import NamedVerifier
 
 if TYPE_CHECKING:
     from basis_rl.estimators.base import Estimator
     from basis_rl.trl import BasisConfig
-
-
-# What errors of the Python interface call by its name there.
-_IN_YAML = {
-    "estimator_options={'missing': 'prior'}": "estimator.missing: prior",
-    "estimator_options missing=": "estimator.missing=",
-    "pass pass_rates=": "set pass_rates to its file",
-    "allow_mismatch=": "pass_rates.allow: ",
-    "prompt_key_column": "data.key_column",
-    "prompt_source_column": "data.source_column",
-    "min_coverage": "pass_rates.min_coverage",
-}
 
 
 @dataclass(frozen=True)
@@ -59,12 +47,10 @@ class Plan:
 
     def resolved(self) -> Document:
         """Configuration with all defaults, and fingerprints of what it names."""
-        fingerprints = {"train": fingerprint([prompt.key for prompt in self.train])}
+        found = {"train": fingerprints.of_prompts(self.train, self.config.reward.items())}
         if self.pass_rates is not None:
-            fingerprints["pass_rates"] = fingerprint(
-                self.pass_rates.keys, self.pass_rates.n.tobytes()
-            )
-        return {**self.config.to_dict(), "fingerprints": fingerprints}
+            found["pass_rates"] = fingerprints.of_pass_rates(self.pass_rates)
+        return {**self.config.to_dict(), "fingerprints": found}
 
     def functions(self) -> list[rewards.ColumnReward]:
         """Reward functions for TRL."""
@@ -111,72 +97,18 @@ def prepare(config: TrainConfig) -> Plan:
 
 
 def _check_exists(config: TrainConfig, path: str) -> None:
-    command = cache_command(config)
-    if command is not None and not Path(path).expanduser().exists():
-        raise ConfigError(
-            f"pass_rates: there is no file {path}: check the path, or build it with: {command}"
+    if Path(path).exists():
+        return
+    remedy = "check the path"
+    if is_sum(config.reward):
+        remedy += (
+            ", or make it with PassRates.from_rewards, as the reward is a weighted sum and "
+            "`basis-rl cache build` scores with one verifier (see docs/training.md)"
         )
-
-
-def make_arguments(config: TrainConfig, *, sources: bool) -> BasisConfig:
-    """Arguments of the trainer.
-
-    Raises
-    ------
-    ConfigError
-        If a field under ``trl`` is unknown, or TRL refuses a value.
-    """
-    import dataclasses
-
-    import torch
-
-    from basis_rl.trl import BasisConfig
-
-    hints = typing.get_type_hints(BasisConfig)
-    known = [f.name for f in dataclasses.fields(BasisConfig) if f.name not in OWN_TRL_FIELDS]
-    schema.check_names(config.trl, known, path="trl")
-    for name, value in config.trl.items():
-        schema.convert(value, hints[name], path=f"trl.{name}")
-    given = dict(config.trl)
-    if not torch.cuda.is_available():
-        given = {"use_cpu": True, "bf16": False, **given}
-        if "activation_checkpointing" not in given:
-            given.setdefault("gradient_checkpointing", False)
-    if config.data.eval is not None:
-        given = {"eval_strategy": "steps", **given}
-    model = {"dtype": config.model.dtype, "revision": config.model.revision}
-    if config.model.attention is not None:
-        model["attn_implementation"] = config.model.attention
-    table = config.table
-    arguments: BasisConfig = with_place(
-        "trl",
-        BasisConfig,
-        output_dir=config.output_dir,
-        estimator=config.estimator_name,
-        estimator_options=config.estimator_options,
-        objective=config.objective,
-        min_coverage=table.min_coverage if table else None,
-        allow_mismatch=list(table.allow) if table else [],
-        prompt_key_column=rewards.KEY_COLUMN,
-        prompt_source_column=rewards.SOURCE_COLUMN if sources else None,
-        reward_weights=[item.weight for item in config.reward.items()],
-        model_init_kwargs={name: value for name, value in model.items() if value is not None},
-        **given,
-    )
-    _check_save_steps(arguments)
-    return arguments
-
-
-def _check_save_steps(arguments: BasisConfig) -> None:
-    from basis_rl.train.interrupt import updates_per_generation
-
-    updates = updates_per_generation(arguments)
-    if arguments.save_strategy == "steps" and arguments.save_steps % updates:
-        raise ConfigError(
-            f"trl.save_steps is {arguments.save_steps:g} and each batch of rollouts is used for "
-            f"{updates} updates: use a multiple of {updates}, as a checkpoint between them cannot "
-            "be resumed from"
-        )
+    else:
+        command = cache_command(config)
+        remedy += ", or build it with: " + (command or "basis-rl cache build")
+    raise ConfigError(f"pass_rates: there is no file {path}: {remedy}")
 
 
 def as_rows(prompts: Sequence[Prompt]) -> list[dict[str, Any]]:
@@ -189,24 +121,6 @@ def as_rows(prompts: Sequence[Prompt]) -> list[dict[str, Any]]:
         }
         for prompt in prompts
     ]
-
-
-def fingerprint(keys: Sequence[str], more: bytes = b"") -> str:
-    """Short hash of keys in order."""
-    digest = hashlib.sha256("\n".join(keys).encode())
-    digest.update(more)
-    return digest.hexdigest()[:16]
-
-
-def with_place(place: str, call: Any, *arguments: Any, **options: Any) -> Any:
-    """Call, with the configuration's key in front of what it refuses."""
-    try:
-        return call(*arguments, **options)
-    except BasisError as error:
-        message = str(error)
-        for python, key in _IN_YAML.items():
-            message = message.replace(python, key)
-        raise ConfigError(f"{place}: {message}") from error
 
 
 def _load(
@@ -266,23 +180,26 @@ def _without_training_prompts(
 
 
 def _check_fit(plan: Plan, estimator: Estimator) -> None:
-    """Let the trainer's own checks look at the pass rates before there is a trainer."""
+    """Let the trainer's own checks look at data and pass rates before there is a trainer."""
     from datasets import Dataset
 
     from basis_rl.trl.rows import RowNames
-    from basis_rl.trl.setup import check_run
+    from basis_rl.trl.setup import check_data, check_run
 
     arguments = plan.arguments
+    names = RowNames(arguments.prompt_key_column, arguments.prompt_source_column)
+    data = Dataset.from_list(as_rows(plan.train))
+    with_place("data.train", check_data, arguments, names, data)
     with_place(
         "pass_rates",
         check_run,
         arguments,
         estimator,
         plan.pass_rates,
-        RowNames(arguments.prompt_key_column, arguments.prompt_source_column),
+        names,
         model=plan.config.model.name,
         reward_funcs=plan.functions(),
-        train_dataset=Dataset.from_list(as_rows(plan.train)),
+        train_dataset=data,
     )
 
 

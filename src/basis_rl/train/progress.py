@@ -23,6 +23,8 @@ SHOWN = {
     "basis/tau": "tau",
     "basis/beta": "beta",
     "completions/mean_length": "length",
+    "completions/clipped_ratio": "cut off",
+    "loss": "loss",
     "kl": "kl",
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from basis_rl.errors import ConfigError
 from basis_rl.files import write_atomically
-from basis_rl.train import document
+from basis_rl.train import checkpoints, document
 
 FILE = "config.resolved.yaml"
 # Changing these leaves what has been trained so far as it is.
@@ -38,35 +38,35 @@ HARMLESS = (
 _SHOWN = 4
 
 
-def check(output_dir: str | Path, values: document.Document, *, has_checkpoint: bool) -> None:
+def check(output_dir: str | Path, values: document.Document) -> None:
     """Refuse to go on with another configuration than the folder's.
+
+    Without a model or a checkpoint there is nothing that it could spoil.
 
     Parameters
     ----------
     output_dir : str or Path
     values : dict
         The new run's resolved configuration.
-    has_checkpoint : bool
-        Without a checkpoint there is nothing that a changed configuration could spoil.
 
     Raises
     ------
     ConfigError
         Listing what differs.
     """
-    if not has_checkpoint:
+    if not checkpoints.has_results(output_dir):
         return
     path = Path(output_dir) / FILE
     if not path.exists():
         raise ConfigError(
-            f"output_dir {output_dir} holds checkpoints of a run that basis-rl did not start "
+            f"output_dir {output_dir} holds the results of a run that basis-rl did not start "
             f"(there is no {FILE}): use another output_dir"
         )
     changed = differences(document.read_document(path), values)
     if changed:
         more = f"; and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
         raise ConfigError(
-            f"output_dir {output_dir} holds checkpoints of another configuration "
+            f"output_dir {output_dir} holds the results of another configuration "
             f"({'; '.join(changed[:_SHOWN])}{more}): set these back to resume, or use another "
             "output_dir"
         )

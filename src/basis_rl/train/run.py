@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from basis_rl.errors import BasisError, ConfigError
-from basis_rl.train import checkpoints, resolved
+from basis_rl.train import checkpoints, lock, resolved
 from basis_rl.train.config import TrainConfig
 from basis_rl.train.plan import Plan, as_rows, prepare
 
-FINAL = "final"
 Echo = Callable[[str], None]
 
 
@@ -27,7 +27,7 @@ def check(config: TrainConfig, echo: Echo) -> Plan:
     plan = prepare(config)
     check_model(plan)
     found = checkpoints.find(config.output_dir)
-    resolved.check(config.output_dir, plan.resolved(), has_checkpoint=found.newest is not None)
+    resolved.check(config.output_dir, plan.resolved())
     for line in summary(plan, found):
         echo(line)
     return plan
@@ -55,12 +55,13 @@ def train(config: TrainConfig, echo: Echo) -> Path | None:
     is_first = int(os.environ.get("RANK", "0")) == 0
     say: Echo = echo if is_first else _silent
     plan = check(config, say)
-    found = checkpoints.find(config.output_dir)
-    for path, reason in found.skipped.items():
-        say(f"passing over {path}: {reason}")
-    if is_first:
-        say(f"configuration: {resolved.write(config.output_dir, plan.resolved())}")
-    return _run(plan, found, say)
+    with lock.hold(config.output_dir) if is_first else contextlib.nullcontext():
+        found = checkpoints.find(config.output_dir)
+        for path, reason in found.skipped.items():
+            say(f"passing over {path}: {reason}")
+        if is_first:
+            say(f"configuration: {resolved.write(config.output_dir, plan.resolved())}")
+        return _run(plan, found, say)
 
 
 def _run(plan: Plan, found: checkpoints.Found, say: Echo) -> Path | None:
@@ -94,7 +95,7 @@ def _run(plan: Plan, found: checkpoints.Found, say: Echo) -> Path | None:
     say(f"metrics: {progress.path}")
     if stop.requested and trainer.state.global_step < trainer.state.max_steps:
         return None
-    final = output_dir / FINAL
+    final = output_dir / checkpoints.FINAL
     trainer.save_model(str(final))
     say(f"model: {final}")
     return final

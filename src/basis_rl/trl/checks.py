@@ -1,19 +1,21 @@
-"""What stops or warns a run before it wastes time: coverage, provenance, silent advantages."""
+"""What stops or warns a run before it wastes time: coverage and provenance."""
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from basis_rl.batch import FloatArray, RewardBatch
-from basis_rl.errors import BasisError, PassRatesError
+from basis_rl.errors import PassRatesError
 from basis_rl.passrates import Difference, PassRates, Provenance
 
-WARN_AFTER = 5  # generation batches without any advantage
+# Last parts of paths that many models share.
+_NO_MODEL = re.compile(r"final|checkpoint-\d+|[0-9a-f]{40}")
 
 
 def check_coverage(
@@ -49,15 +51,15 @@ def check_coverage(
 
 
 def check_provenance(
-    cached: Provenance, run: Provenance, verifiers: Iterable[str], allowed: Iterable[str]
+    cached: Provenance, run: Provenance, rewards: Sequence[Reward], allowed: Iterable[str]
 ) -> None:
     """Compare what made the pass rates with a run; settings unknown to one side are skipped.
 
     Parameters
     ----------
     cached, run : Provenance
-    verifiers : iterable of str
-        Names that the run's reward functions go by.
+    rewards : list of Reward
+        The run's reward functions.
     allowed : iterable of str
         Fields that may differ.
 
@@ -71,19 +73,23 @@ def check_provenance(
     UserWarning
         One for all differing sampling settings.
     """
-    names, allowed = set(verifiers), set(allowed)
+    allowed = set(allowed)
     found = list(cached.differences(run))
-    if cached.verifier is not None and names and not _is_named(cached.verifier, names):
-        found.append(Difference("verifier", cached.verifier, " + ".join(sorted(names)), True))
+    if cached.verifier is not None and not is_verifier(cached.verifier, rewards):
+        shown = " + ".join(str(reward) for reward in rewards)
+        found.append(Difference("verifier", cached.verifier, shown, True))
     found = [d for d in found if d.name != "model" or not same_model(str(d.cached), str(d.run))]
     if same_model(cached.model or "", run.model or "") is False:
         # Revisions of different models cannot be compared.
         found = [d for d in found if d.name != "revision"]
     for difference in found:
         if difference.is_error and difference.name not in allowed:
+            remedy = "build pass rates for this run with `basis-rl cache build`"
+            if difference.name == "verifier" and is_sum(rewards):
+                remedy = "make a table of this sum of rewards with PassRates.from_rewards"
             raise PassRatesError(
-                f"{difference}: build pass rates for this run with `basis-rl cache build`, or "
-                f"accept the difference with allow_mismatch=[{difference.name!r}]"
+                f"{difference}: {remedy}, or accept the difference with "
+                f"allow_mismatch=[{difference.name!r}]"
             )
     soft = [str(d) for d in found if not d.is_error]
     if soft:
@@ -99,11 +105,15 @@ def same_model(one: str, other: str) -> bool:
     """Whether two names mean the same model.
 
     Two hub names are compared whole; a folder is compared with a hub name or with another folder
-    by its last part, as a model may have been copied.
+    by its last part, as a model may have been copied. Where that part is no name of a model
+    (``final``, ``checkpoint-100``, a snapshot of the hub), by the last two.
     """
     if _is_hub_name(one) and _is_hub_name(other):
         return one == other
-    return Path(one.rstrip("/")).name == Path(other.rstrip("/")).name
+    ends = [Path(name).parts[-1:] for name in (one, other)]
+    if any(end and _NO_MODEL.fullmatch(end[0]) for end in ends):
+        ends = [Path(name).parts[-2:] for name in (one, other)]
+    return ends[0] == ends[1]
 
 
 def _is_hub_name(name: str) -> bool:
@@ -112,89 +122,72 @@ def _is_hub_name(name: str) -> bool:
     return plain and not Path(name).is_dir()
 
 
-def verifier_names(functions: Iterable[Any]) -> set[str]:
-    """Names that reward functions go by; empty if one of them has none."""
-    names: set[str] = set()
-    for function in functions:
-        name, own = getattr(function, "name", None), getattr(function, "__name__", None)
-        if isinstance(name, str):
-            names.add(name)
-        elif isinstance(own, str) and own != "<lambda>":
-            names |= {own, f"{function.__module__}:{own}"}
-        else:
-            return set()
-    return names
+@dataclass(frozen=True)
+class Reward:
+    """A reward function of a run.
 
-
-def _is_named(verifier: str, names: set[str]) -> bool:
-    return verifier in names or verifier.rpartition(":")[2] in names
-
-
-class ZeroAdvantageWatch:
-    """Counts generation batches in a row that teach nothing, as all their advantages are zero.
-
-    Parameters
+    Attributes
     ----------
-    limit : int
-        Batches in a row before the error; 0 never stops.
+    name : str or None
+        ``module:function``, or a verifier's name; None if it has none.
+    weight : float
     """
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.in_a_row = 0
+    name: str | None
+    weight: float = 1.0
 
-    def see(self, batch: RewardBatch, advantages: FloatArray, estimator: str) -> None:
-        """Look at one batch.
-
-        A batch without advantages can be right: all answers wrong with baseline 0, or every
-        prompt's rollouts alike with a group baseline. That warns after `WARN_AFTER` batches and
-        stops after ``limit``. Rewards that do differ must give an advantage to somebody.
-
-        Raises
-        ------
-        BasisError
-            If comparable rewards differ and all advantages are zero, or after ``limit`` batches.
-        """
-        if np.any(np.abs(advantages) > 1e-12):
-            self.in_a_row = 0
-            return
-        low, high = comparable_range(batch)
-        if high > low:
-            raise BasisError(
-                f"all {len(batch)} advantages are zero while rewards differ (from {low:g} to "
-                f"{high:g}): estimator {estimator!r} gives no signal here; one that compares a "
-                "prompt's own rollouts needs num_generations of 2 or more"
-            )
-        self.in_a_row += 1
-        text = (
-            f"all advantages have been zero for {self.in_a_row} generation batches in a row (the "
-            f"last rewards: {_distinct(batch.rewards)}): check the reward function, and whether "
-            "the prompts are all too hard or too easy"
-        )
-        if self.limit and self.in_a_row >= self.limit:
-            raise BasisError(f"{text}, or raise max_zero_batches={self.limit}")
-        if self.in_a_row == WARN_AFTER:
-            warnings.warn(text, UserWarning, stacklevel=2)
+    def __str__(self) -> str:
+        name = self.name or "an unnamed function"
+        return name if self.weight == 1 else f"{self.weight:g} x {name}"
 
 
-def comparable_range(batch: RewardBatch) -> tuple[float, float]:
-    """Lowest and highest reward of the prompt whose rewards differ most.
+def named_rewards(functions: Iterable[Any], weights: Sequence[float] | None) -> list[Reward]:
+    """Reward functions with a weight other than 0, by name."""
+    functions = list(functions)
+    names = [_function_name(function) for function in functions]
+    weights = [1.0] * len(names) if weights is None else weights
+    # TRL refuses a wrong number of weights.
+    pairs = zip(names, weights, strict=False)
+    return [Reward(name, float(weight)) for name, weight in pairs if weight]
 
-    With one rollout per prompt, of the batch.
+
+def is_sum(rewards: Sequence[Reward]) -> bool:
+    """Whether the reward is not what one verifier says."""
+    return len(rewards) != 1 or rewards[0].weight != 1
+
+
+def is_verifier(verifier: str, rewards: Sequence[Reward]) -> bool:
+    """Whether a table's verifier (``math``, or ``math + 0.5 x mine:digit``) is a run's reward.
+
+    An unnamed function may be any.
     """
-    seen = ~np.isnan(batch.rewards)
-    rewards = batch.rewards[seen]
-    groups = np.unique(np.array(batch.keys)[seen], return_inverse=True)[1]
-    if not len(rewards) or groups.max() == len(rewards) - 1:
-        groups = np.zeros(len(rewards), dtype=np.int64)
-    low = np.full(groups.max(initial=0) + 1, np.inf)
-    high = np.full_like(low, -np.inf)
-    np.minimum.at(low, groups, rewards)
-    np.maximum.at(high, groups, rewards)
-    widest = int(np.argmax(high - low))
-    return float(low[widest]), float(high[widest])
+    left = list(rewards)
+    for part in verifier.split(" + "):
+        weight, times, name = part.partition(" x ")
+        if not times:
+            weight, name = "1", part
+        fits = (r for r in left if f"{r.weight:g}" == weight and _same_function(name, r.name))
+        reward = next(fits, None)
+        if reward is None:
+            return False
+        left.remove(reward)
+    return not left
 
 
-def _distinct(rewards: FloatArray) -> str:
-    values = np.unique(rewards[~np.isnan(rewards)])[:3]
-    return ", ".join(f"{value:g}" for value in values) or "none"
+def _function_name(function: Any) -> str | None:
+    for named in (function, getattr(function, "verifier", None)):
+        name = getattr(named, "name", None)
+        if isinstance(name, str):
+            return name
+    own = getattr(function, "__name__", None)
+    if not isinstance(own, str) or own == "<lambda>":
+        return None
+    # A script's functions have no module that another program could name.
+    module = getattr(function, "__module__", None)
+    return own if module in (None, "__main__") else f"{module}:{own}"
+
+
+def _same_function(one: str, other: str | None) -> bool:
+    if other is None or (":" in one and ":" in other):
+        return other is None or one == other
+    return one.rpartition(":")[2] == other.rpartition(":")[2]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +15,10 @@ from trl import GRPOConfig
 from basis_rl.errors import ConfigError, nearest
 from basis_rl.estimators import registry
 from basis_rl.trl import objectives
+from basis_rl.trl.rules import MISMATCHES, RULES
 
-MISMATCHES = ("model", "revision", "verifier")
+# Baselines made of the other rollouts of the same prompt.
+_GROUP_ESTIMATORS = ("group-mean", "leave-one-out")
 
 
 class _OneRollout(TrainingArguments):
@@ -153,7 +154,7 @@ class BasisConfig(GRPOConfig, _OneRollout):  # type: ignore[misc]
             self.generation_batch_size //= 2
 
     def _check_own(self) -> None:
-        for name, (fits, wanted) in _RULES.items():
+        for name, (fits, wanted) in RULES.items():
             value = getattr(self, name)
             if not fits(value):
                 raise ConfigError(f"{name} is {value!r}: use {wanted}")
@@ -167,6 +168,12 @@ class BasisConfig(GRPOConfig, _OneRollout):  # type: ignore[misc]
             raise ConfigError(
                 f"multi_objective_aggregation={self.multi_objective_aggregation!r} normalises each "
                 "reward within its group, but advantages come from the estimator: leave it out"
+            )
+        named = self.prompt_key_column or self.prompt_source_column
+        if self.remove_unused_columns and named:
+            raise ConfigError(
+                f"remove_unused_columns=True drops the column {named!r} before the estimator can "
+                "read it: leave remove_unused_columns out"
             )
         for name in self.allow_mismatch:
             if name not in MISMATCHES:
@@ -185,6 +192,11 @@ class BasisConfig(GRPOConfig, _OneRollout):  # type: ignore[misc]
         if self.estimator not in registry.names():
             raise ConfigError(
                 f"estimator is {self.estimator!r}{nearest(self.estimator, registry.names())}"
+            )
+        if self.estimator in _GROUP_ESTIMATORS and self.num_generations == 1:
+            raise ConfigError(
+                f"estimator={self.estimator!r} compares the rollouts of one prompt, and "
+                "num_generations is 1: use num_generations of 2 or more, or another estimator"
             )
         if isinstance(self.estimator_options, str):
             with contextlib.suppress(ValueError):  # reported below
@@ -212,86 +224,3 @@ def one_line(check: Callable[[], None]) -> None:
         raise
     except (ValueError, TypeError, ArithmeticError) as error:
         raise ConfigError(" ".join(str(error).split())) from error
-
-
-def _whole(least: int, *, none: bool = False) -> tuple[Callable[[Any], bool], str]:
-    def fits(value: Any) -> bool:
-        if value is None:
-            return none
-        return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-    return fits, f"a whole number of at least {least}" + (" or None" if none else "")
-
-
-def _number(
-    low: float,
-    high: float = math.inf,
-    *,
-    open_low: bool = False,
-    none: bool = False,
-) -> tuple[Callable[[Any], bool], str]:
-    def fits(value: Any) -> bool:
-        if value is None:
-            return none
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return False
-        return (
-            math.isfinite(value) and (low < value if open_low else low <= value) and value <= high
-        )
-
-    wanted = f"a number {'above' if open_low else 'of at least'} {low:g}"
-    if high < math.inf:
-        wanted += f" and at most {high:g}"
-    return fits, wanted + (" or None" if none else "")
-
-
-def _one_of(*choices: Any) -> tuple[Callable[[Any], bool], str]:
-    shown = [repr(choice) for choice in choices]
-    return (
-        lambda value: any(value is choice or value == choice for choice in choices),
-        f"{', '.join(shown[:-1])} or {shown[-1]}",
-    )
-
-
-def _text(*, none: bool = False) -> tuple[Callable[[Any], bool], str]:
-    def fits(value: Any) -> bool:
-        return none if value is None else isinstance(value, str) and value != ""
-
-    return fits, "a non-empty string" + (" or None" if none else "")
-
-
-_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "num_generations": _whole(1),
-    "num_generations_eval": _whole(1, none=True),
-    "per_device_train_batch_size": _whole(1),
-    "per_device_eval_batch_size": _whole(1),
-    "gradient_accumulation_steps": _whole(1),
-    "steps_per_generation": _whole(1, none=True),
-    "generation_batch_size": _whole(1, none=True),
-    "num_iterations": _whole(1),
-    "max_completion_length": _whole(1),
-    "max_zero_batches": _whole(0),
-    "learning_rate": _number(0),
-    "temperature": _number(0, open_low=True),
-    "top_p": _number(0, 1, open_low=True),
-    "beta": _number(0),
-    "epsilon": _number(0, none=True),
-    "epsilon_high": _number(0, none=True),
-    "min_coverage": _number(0, 1, none=True),
-    "importance_sampling_level": _one_of("token", "sequence", None),
-    "loss_type": _one_of(
-        "grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo", None
-    ),
-    "scale_rewards": _one_of("none", "batch", "group", True, False),
-    "mask_truncated_completions": _one_of(True, False, None),
-    "plain_logits": _one_of(True, False, None),
-    "gpg_scale": _one_of(*objectives.GPG_SCALES),
-    "estimator": _text(),
-    "pass_rates": _text(none=True),
-    "prompt_key_column": _text(none=True),
-    "prompt_source_column": _text(none=True),
-    "allow_mismatch": (
-        lambda value: isinstance(value, list | tuple),
-        f"a list of names out of {', '.join(MISMATCHES)}",
-    ),
-}

@@ -25,7 +25,7 @@ class RowNames:
     source_column: str | None
 
     def check(self, columns: Sequence[str]) -> None:
-        """Refuse a column that the training data do not have, and pictures without keys.
+        """Refuse training data without a column that is needed, and pictures without keys.
 
         Raises
         ------
@@ -40,6 +40,11 @@ class RowNames:
                     f"{option} is {column!r}, and the training data have the columns "
                     f"{', '.join(columns)}: name one of them"
                 )
+        if "prompt" not in columns:
+            raise ConfigError(
+                f"the training data have no column 'prompt', only {', '.join(columns)}: rename the "
+                "one with the prompts, dataset.rename_column(..., 'prompt')"
+            )
         pictures = [column for column in columns if column in ("image", "images")]
         if pictures and self.key_column is None:
             raise ConfigError(

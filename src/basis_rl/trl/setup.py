@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from basis_rl.errors import ConfigError
+from basis_rl.estimators import registry
+from basis_rl.estimators.base import Estimator
 from basis_rl.passrates import PassRates, Provenance
-from basis_rl.trl.checks import check_coverage, check_provenance, verifier_names
+from basis_rl.trl.checks import check_coverage, check_provenance, named_rewards
 from basis_rl.trl.rows import RowNames, shorten
 
 if TYPE_CHECKING:
-    from basis_rl.estimators.base import Estimator
     from basis_rl.trl.config import BasisConfig
+
+_WITHOUT_PASS_RATES = ("zero", "batch-mean", "group-mean", "leave-one-out")
 
 
 def make_estimator(
@@ -42,6 +46,11 @@ def make_estimator(
             "leave one of them out"
         )
     if estimator is not None:
+        if not isinstance(estimator, Estimator):
+            raise ConfigError(
+                f"estimator is {estimator!r}, and BasisTrainer takes an estimator object here: "
+                "name one in the configuration, BasisConfig(estimator=...)"
+            )
         given = {
             "estimator": config.estimator != "basis",
             "estimator_options": config.estimator_options is not None,
@@ -55,13 +64,49 @@ def make_estimator(
                 )
         table = getattr(estimator, "pass_rates", None)
         return estimator, table if isinstance(table, PassRates) else None
-    from basis_rl.estimators import registry
-
     if pass_rates is None and config.pass_rates is not None:
         pass_rates = PassRates.load(Path(config.pass_rates).expanduser())
     options = config.estimator_options or {}
     assert isinstance(options, Mapping)
+    if pass_rates is not None and config.estimator in _WITHOUT_PASS_RATES:
+        warnings.warn(
+            f"estimator {config.estimator!r} uses no pass rates, and pass_rates are given: leave "
+            "them out, or use estimator 'basis'",
+            UserWarning,
+            stacklevel=3,
+        )
     return registry.create(config.estimator, pass_rates, **options), pass_rates
+
+
+def check_data(config: BasisConfig, names: RowNames, train_dataset: Any) -> None:
+    """Refuse training data without prompts, or with too few for one generation batch.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if isinstance(train_dataset, Mapping):
+        splits = [str(split) for split in train_dataset]
+        raise ConfigError(
+            f"train_dataset is a {type(train_dataset).__name__} with the splits "
+            f"{', '.join(splits) or '(none)'}: pass one of them, such as "
+            f"dataset[{(splits or ['train'])[0]!r}]"
+        )
+    rows = len(train_dataset) if hasattr(train_dataset, "__len__") else None
+    if rows == 0:
+        raise ConfigError("the training data are empty: there is nothing to train on")
+    columns = getattr(train_dataset, "column_names", None)
+    if columns is not None:
+        names.check(columns)
+    batch, rollouts = config.generation_batch_size, config.num_generations
+    assert batch is not None
+    if rows is not None and rows < batch // rollouts:
+        raise ConfigError(
+            f"there are {rows} training prompts, and a generation batch takes {batch // rollouts} "
+            f"({batch} rollouts, {rollouts} per prompt), so that no step could be made: lower "
+            "per_device_train_batch_size (or steps_per_generation, gradient_accumulation_steps), "
+            "or train on more prompts"
+        )
 
 
 def check_run(
@@ -79,13 +124,10 @@ def check_run(
     Raises
     ------
     ConfigError
-        If a column is missing, or ``min_coverage`` contradicts the estimator.
+        If ``min_coverage`` contradicts the estimator.
     PassRatesError
         See `check_coverage` and `check_provenance`.
     """
-    columns = getattr(train_dataset, "column_names", None)
-    if columns is not None:
-        names.check(columns)
     least = least_coverage(config, estimator)
     if pass_rates is None:
         return
@@ -93,11 +135,11 @@ def check_run(
     check_provenance(
         pass_rates.provenance,
         run_provenance(config, model, functions),
-        verifier_names(functions),
+        named_rewards(functions, config.reward_weights),
         config.allow_mismatch,
     )
     # A stream cannot be looked through; the estimator sees its batches.
-    if columns is not None and hasattr(train_dataset, "__len__"):
+    if hasattr(train_dataset, "select_columns") and hasattr(train_dataset, "__len__"):
         keys = training_keys(train_dataset, names)
         check_coverage(pass_rates, keys, least, lambda row: shorten(train_dataset[row]["prompt"]))
 

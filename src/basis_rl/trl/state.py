@@ -46,4 +46,7 @@ def load_state(estimator: Estimator, folder: str) -> None:
         ) from error
     if not isinstance(state, dict):
         raise StateError(f"{path} holds no state: resume from an earlier checkpoint")
-    estimator.load_state_dict(state)
+    try:
+        estimator.load_state_dict(state)
+    except StateError as error:
+        raise StateError(f"{path}: {error}") from error

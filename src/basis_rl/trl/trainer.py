@@ -14,15 +14,15 @@ from trl.trainer.utils import RepeatSampler
 from basis_rl.batch import BoolArray, FloatArray, RewardBatch
 from basis_rl.errors import BasisError, ConfigError
 from basis_rl.estimators.base import Estimator
-from basis_rl.trl.checks import ZeroAdvantageWatch
 from basis_rl.trl.config import BasisConfig
 from basis_rl.trl.logprobs import plain_log_probs, supports_plain_logits
 from basis_rl.trl.objectives import ROW_NORMALISED, gpg_factor
 from basis_rl.trl.paper import PAPER
 from basis_rl.trl.rows import RowNames
 from basis_rl.trl.sampler import EpochSampler
-from basis_rl.trl.setup import check_run, make_estimator
+from basis_rl.trl.setup import check_data, check_run, make_estimator
 from basis_rl.trl.state import load_state, save_state
+from basis_rl.trl.watch import EmptyLossWatch, ZeroAdvantageWatch
 
 if TYPE_CHECKING:
     from basis_rl.passrates import PassRates
@@ -86,6 +86,7 @@ class BasisTrainer(GRPOTrainer):  # type: ignore[misc]
         # Before the model is loaded: what is wrong with the table shows at once.
         self.estimator, self.pass_rates = make_estimator(args, pass_rates, estimator)
         self._row_names = RowNames(args.prompt_key_column, args.prompt_source_column)
+        check_data(args, self._row_names, train_dataset)
         check_run(
             args,
             self.estimator,
@@ -96,6 +97,7 @@ class BasisTrainer(GRPOTrainer):  # type: ignore[misc]
             train_dataset=train_dataset,
         )
         self._zero_watch = ZeroAdvantageWatch(args.max_zero_batches)
+        self._empty_watch = EmptyLossWatch(args.max_zero_batches)
         self._estimates_made = 0
         self._rewards: torch.Tensor | None = None
         self._lengths: list[int] = []
@@ -133,6 +135,9 @@ class BasisTrainer(GRPOTrainer):  # type: ignore[misc]
             advantages, baselines = centred(rewards)
         self._write_table(advantages, baselines)
         self._put_advantages(output, advantages, ~np.isnan(rewards))
+        if training:
+            tokens = int(output["num_items_in_batch"])
+            self._empty_watch.see(tokens, self.mask_truncated_completions)
         if (self.num_generations if training else self.num_generations_eval) == 1:
             # A group of one has no spread.
             self._metrics[mode].pop("frac_reward_zero_std", None)
@@ -162,7 +167,7 @@ class BasisTrainer(GRPOTrainer):  # type: ignore[misc]
         metrics = dict(estimate.metrics)
         if self.pass_rates is not None:
             metrics.setdefault("coverage", self.pass_rates.coverage(batch.keys))
-        if self.args.scale_rewards == "batch" and len(batch) > 1:
+        if self.args.scale_rewards == "batch" and np.isfinite(rewards).sum() > 1:
             advantages = advantages / (float(np.nanstd(rewards, ddof=1)) + 1e-4)
         if self.args.objective == "gpg":
             metrics["gpg_scale"] = gpg_factor(
@@ -194,7 +199,7 @@ class BasisTrainer(GRPOTrainer):  # type: ignore[misc]
                 mask = mask * output["tool_mask"]
             output["num_items_in_batch"] = self.accelerator.gather(mask.sum()).sum()
             if self.loss_type in ROW_NORMALISED:
-                # These losses divide by all rows, masked or not.
+                # These losses divide by all rows, masked or not (a KL term too, still).
                 advantages = advantages * (len(verified) / verified.sum())
         # The type first: not every device has float64.
         old = output["advantages"]
