@@ -60,6 +60,7 @@ format: $(VENV)/dev
 TRACE := $(or $(BASIS_RL_DATA),../shared/data)/traces/qwen25math15b_grpo_trace.jsonl
 bench: $(VENV)/dev
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bench_estimator.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bench_trl_step.py
 	test ! -f $(TRACE) || OMP_NUM_THREADS=1 $(BIN)/python benchmarks/trace_replay.py $(TRACE)
 
 build: $(VENV)/dev
