@@ -13,12 +13,12 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 
 help:
 	@echo "make demo      train SmolLM2-135M with one rollout per prompt; writes demo-report/"
-	@echo "make test      fast tests (under 15 minutes on 2 cores)"
+	@echo "make test      fast tests (3 minutes on 2 cores)"
 	@echo "make test-all  slow tests too"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    ruff's formatter"
 	@echo "make bench     the figures quoted in the README and the docs"
-	@echo "make build     wheel and sdist in dist/"
+	@echo "make build     wheel in dist/"
 
 # torch first and alone: its CPU build satisfies what the others ask for.
 $(VENV)/torch: $(CONSTRAINTS)

@@ -6,8 +6,8 @@ from datasets import load_dataset
 from basis_rl.trl import BasisConfig, BasisTrainer
 
 
-def reward(completions, answer, **columns):
-    """1 where the completion is the answer, else 0."""
+def exact(completions, answer, **columns):
+    """1 where the completion is the answer, else 0: the verdicts of the verifier "exact"."""
     return [float(text.strip() == right) for text, right in zip(completions, answer, strict=True)]
 
 
@@ -21,7 +21,7 @@ settings = {
     "bf16": False,
 }
 data = load_dataset("json", data_files=prompts, split="train")
-arguments = BasisConfig(output_dir, pass_rates="pass_rates.parquet", **settings)
-trainer = BasisTrainer(model, reward, arguments, data)
+arguments = BasisConfig(output_dir, pass_rates="pass-rates.parquet", **settings)
+trainer = BasisTrainer(model, exact, arguments, data)
 trainer.train()
 trainer.save_model(output_dir)

@@ -6,8 +6,8 @@ from datasets import load_dataset
 from trl import GRPOConfig, GRPOTrainer
 
 
-def reward(completions, answer, **columns):
-    """1 where the completion is the answer, else 0."""
+def exact(completions, answer, **columns):
+    """1 where the completion is the answer, else 0: the verdicts of the verifier "exact"."""
     return [float(text.strip() == right) for text, right in zip(completions, answer, strict=True)]
 
 
@@ -22,6 +22,6 @@ settings = {
 }
 data = load_dataset("json", data_files=prompts, split="train")
 arguments = GRPOConfig(output_dir, num_generations=8, **settings)
-trainer = GRPOTrainer(model, reward, arguments, data)
+trainer = GRPOTrainer(model, exact, arguments, data)
 trainer.train()
 trainer.save_model(output_dir)

@@ -316,7 +316,7 @@ def test_weights_of_the_shift_are_refused():
         ({"missing": "ignore"}, "error, prior"),
         ({"epsilon": 0.0}, "epsilon is 0.0"),
         ({"epsilon": 0.5}, "epsilon is 0.5"),
-        ({"betas": [], "preset": "paper"}, "betas has empty"),
+        ({"betas": [], "preset": "paper"}, "betas is empty"),
         ({"variant": "shift", "calibration": "whole-batch"}, "variant='initial'"),
         ({"calibration": "whole-batch"}, "variant='initial'"),
     ],

@@ -196,11 +196,8 @@ def test_three_lines_change_a_trl_script() -> None:
 def test_trl_scripts_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_data(tmp_path)
     example_module("make_tiny_model").write(tmp_path / "model", steps=60)
-    table = PassRates.load(tmp_path / "rates.parquet")
-    # The script's reward function is not the verifier that made these.
-    PassRates.from_counts(table.keys, table.successes, table.n).save(
-        tmp_path / "pass_rates.parquet"
-    )
+    # Made with the verifier "exact", as the script's reward function is called.
+    PassRates.load(tmp_path / "rates.parquet").save(tmp_path / "pass-rates.parquet")
     monkeypatch.chdir(tmp_path)
     rows = [json.loads(line) for line in Path("train.jsonl").read_text().splitlines()]
     Path("prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows * 2))

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from basis_rl import cli
-from basis_rl.errors import PassRatesError
+from basis_rl.errors import BasisError, PassRatesError
 from basis_rl.passrates import PassRates, Provenance
 
 PROVENANCE = Provenance(model="m", temperature=0.7, created="c", extra={"note": [1, None]})
@@ -290,3 +290,25 @@ def test_what_cannot_be_stored(tmp_path: Path) -> None:
     with pytest.raises(PassRatesError, match="keep JSON types"):
         table.save(tmp_path / "t.parquet")
     assert os.listdir(tmp_path) == []
+
+
+def test_a_pipe_is_neither_read_nor_replaced(tmp_path, capsys):
+    pipe = tmp_path / "pipe.parquet"
+    os.mkfifo(pipe)
+    with pytest.raises(BasisError, match="device or a pipe"):
+        PassRates.load(pipe)
+    with pytest.raises(BasisError, match="device or a pipe"):
+        PassRates.from_counts(["a"], [1], 2).save(pipe)
+    assert pipe.is_fifo()
+    for command in (["cache", "info", str(pipe)], ["train", str(pipe)]):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main(command)
+        assert stopped.value.code == 2
+        assert "device or a pipe" in capsys.readouterr().err
+
+
+def test_a_misspelt_command_names_the_nearest(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["trian", "x.yaml"])
+    assert stopped.value.code == 2
+    assert "no command 'trian': did you mean 'train'?" in capsys.readouterr().err

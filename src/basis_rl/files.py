@@ -62,10 +62,22 @@ def check_writable(path: str | os.PathLike[str], *, shown: str | os.PathLike[str
         raise BasisError(f"cannot write {os.fspath(shown)}: no folder {folder}; create it first")
     if target.is_dir():
         raise BasisError(f"cannot write {os.fspath(shown)}: it is a folder; name a file in it")
+    refuse_device(target, shown=shown)
     if not os.access(folder, os.W_OK):
         raise BasisError(
             f"cannot write {os.fspath(shown)}: folder {folder} is read-only; choose another folder"
         )
+
+
+def refuse_device(path: Path, *, shown: str | os.PathLike[str]) -> None:
+    """Refuse a device or a pipe: reading it may never end, writing destroys it.
+
+    Raises
+    ------
+    BasisError
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise BasisError(f"{os.fspath(shown)} is a device or a pipe, not a file: name a file")
 
 
 def cannot_write(path: str | os.PathLike[str], error: OSError) -> str:

@@ -31,8 +31,8 @@ def check_betas(betas: npt.ArrayLike) -> FloatArray:
         raise ConfigError(f"betas is {betas!r:.60}: give a list of positive numbers") from None
     wrong = array[~(array >= 1e-300)]  # NaN fails the comparison too
     if array.size == 0 or wrong.size:
-        shown = float(wrong[0]) if wrong.size else "empty"
-        raise ConfigError(f"betas has {shown}: give one or more positive numbers")
+        shown = f"has {float(wrong[0])}" if wrong.size else "is empty"
+        raise ConfigError(f"betas {shown}: give one or more positive numbers")
     return array
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import click
 
-from basis_rl.errors import BasisError
+from basis_rl.errors import BasisError, nearest
 
 # command -> (module, attribute); each attribute is a click command or group.
 COMMANDS = {
@@ -31,7 +31,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
         if cmd_name not in COMMANDS:
-            return None
+            raise click.UsageError(f"no command {cmd_name!r}{nearest(cmd_name, sorted(COMMANDS))}")
         module, attribute = COMMANDS[cmd_name]
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
@@ -52,8 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = USAGE_ERROR
     except click.ClickException as error:
         _fail(error.format_message(), error.exit_code)
-    except (BasisError, OSError) as error:
+    except BasisError as error:
         _fail(str(error), USAGE_ERROR)
+    except OSError as error:
+        place = error.filename or "the terminal or pipe that the output goes to"
+        reason = error.strerror or str(error)
+        _fail(f"{reason}: {place}; check permissions and free space, or name another", USAGE_ERROR)
     except ModuleNotFoundError as error:
         _fail(f"{error}: install what this command needs, e.g. pip install 'basis-rl[trl]'", 1)
     except (KeyboardInterrupt, click.Abort):

@@ -120,7 +120,7 @@ class Basis(Estimator):
         if not isinstance(pass_rates, PassRates):
             raise ConfigError(
                 f"pass_rates is a {type(pass_rates).__name__}: pass a PassRates, e.g. "
-                "PassRates.load('pass_rates.parquet')"
+                "PassRates.load('pass-rates.parquet')"
             )
         self.options: BasisOptions = resolve_options(
             preset,

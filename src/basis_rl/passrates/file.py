@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from basis_rl.errors import BasisError, PassRatesError
-from basis_rl.files import write_atomically
+from basis_rl.files import refuse_device, write_atomically
 from basis_rl.passrates.provenance import Provenance
 
 if TYPE_CHECKING:
@@ -167,6 +167,7 @@ def _digest(table: PassRates, provenance: Provenance) -> str:
 
 def _read(path: Path, name: str) -> tuple[pa.Table, dict[str, Any]]:
     """Columns and our metadata of a file, or an error that tells what it is instead."""
+    refuse_device(path, shown=name)
     try:
         with path.open("rb") as stream:
             data = stream.read()

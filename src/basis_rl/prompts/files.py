@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from basis_rl.errors import PromptsError
+from basis_rl.files import refuse_device
 
 Row = tuple[str, dict[str, Any]]
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet")
@@ -34,6 +35,7 @@ def check_file(data: str) -> Path:
         inside = sorted(p.name for p in path.iterdir() if p.name.endswith(SUFFIXES))[:6]
         which = ", ".join(inside) or f"none of it ends in {', '.join(SUFFIXES)}"
         raise PromptsError(f"{data} is a folder: name one of its files ({which})")
+    refuse_device(path, shown=data)
     if not path.exists():
         raise PromptsError(f"there is no file {data}{_files_nearby(path)}")
     if not path.name.endswith(SUFFIXES):

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from basis_rl.errors import ConfigError
+from basis_rl.files import refuse_device
 
 Document = dict[str, Any]
 
@@ -97,6 +98,7 @@ def read_document(path: str | Path) -> Document:
     if path.is_dir():
         raise ConfigError(f"{path} is a folder: name a YAML file in it")
     try:
+        refuse_device(path, shown=path)
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(f"there is no file {path}: check the path of the configuration") from None
