@@ -120,7 +120,7 @@ def _configuration(method: Method, settings: DemoSettings, folder: Path) -> Any:
         gradient_accumulation_steps=1,
         max_steps=settings.steps,
         learning_rate=settings.learning_rate,
-        lr_scheduler_type="constant_with_warmup",
+        lr_scheduler_type="linear",  # else the last few batches decide what is tested
         warmup_steps=min(WARM_UP, settings.steps - 1),
         temperature=SAMPLING.temperature,
         max_completion_length=ANSWER_TOKENS,
