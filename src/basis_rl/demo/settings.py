@@ -11,8 +11,8 @@ from typing import Any
 from basis_rl.demo.tasks import TASKS
 from basis_rl.errors import ConfigError, nearest
 
-# Not "larger" and "smaller": to copy always the same operand is right half of the time, and a policy
-# that has fallen into that does not get out again within a few dozen steps.
+# Not "larger" and "smaller": to copy always the same operand is right half of the time, and a
+# policy that has fallen into that does not get out again within a few dozen steps.
 DEFAULT_TASKS = ("multiplication", "addition")
 GROUP = 8  # GRPO's rollouts per prompt in a comparison
 
