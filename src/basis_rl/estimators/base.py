@@ -135,7 +135,8 @@ def distinct_rollouts(batch: RewardBatch, verified: BoolArray) -> tuple[RewardBa
     if batch.rollout_ids is None:
         if len(rows) == len(batch):
             return batch, rows
-        return _take(batch, rows, batch.lengths), np.arange(len(rows))
+        lengths = None if batch.lengths is None else batch.lengths[rows]
+        return _take(batch, rows, lengths), np.arange(len(rows))
     number: dict[tuple[str, str], int] = {}
     row_of = np.array(
         [number.setdefault((batch.keys[i], batch.rollout_ids[i]), len(number)) for i in rows],
@@ -160,7 +161,7 @@ def distinct_rollouts(batch: RewardBatch, verified: BoolArray) -> tuple[RewardBa
     lengths = None
     if batch.lengths is not None:
         lengths = sum_by(row_of, batch.lengths[rows], len(number))
-    return _take(batch, first, lengths, all_lengths=True), row_of
+    return _take(batch, first, lengths), row_of
 
 
 def spread(matrix: FloatArray, row_of: IntArray, verified: BoolArray) -> FloatArray:
@@ -175,9 +176,9 @@ def spread(matrix: FloatArray, row_of: IntArray, verified: BoolArray) -> FloatAr
     return full
 
 
-def _take(
-    batch: RewardBatch, rows: IntArray, lengths: FloatArray | None, *, all_lengths: bool = False
-) -> RewardBatch:
+def _take(batch: RewardBatch, rows: IntArray, lengths: FloatArray | None) -> RewardBatch:
+    """Some rows of a batch, with these lengths."""
+
     def pick(values: list[str] | None) -> list[str] | None:
         return None if values is None else [values[i] for i in rows]
 
@@ -185,7 +186,7 @@ def _take(
         [batch.keys[i] for i in rows],
         batch.rewards[rows],
         sources=pick(batch.sources),
-        lengths=lengths if lengths is None or all_lengths else lengths[rows],
+        lengths=lengths,
         step=batch.step,
         policy_version=batch.policy_version,
     )

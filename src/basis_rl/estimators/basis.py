@@ -180,22 +180,23 @@ class Basis(Estimator):
         verified = ~np.isnan(batch.rewards)
         check_verified(verified, self.max_unverified)
         rollouts, row_of = distinct_rollouts(batch, verified)
-        if not self.pass_rates.is_continuous:
-            check_zero_one(rollouts)
         rows, _ = self._rows(rollouts)
         matrix = self._form.weights(rows, rollouts.rewards, rollouts.sources)
         return spread(matrix, row_of, verified)
 
     def _baselines(self, rollouts: RewardBatch) -> tuple[FloatArray, dict[str, float]]:
-        if not self.pass_rates.is_continuous:
-            check_zero_one(rollouts)
         rows, known = self._rows(rollouts)
         baselines, metrics = self._form.baselines(rows, rollouts.rewards, rollouts.sources)
         metrics["coverage"] = known
         return baselines, metrics
 
     def _rows(self, rollouts: RewardBatch) -> tuple[IntArray, float]:
-        """Each rollout's prompt, and the share of rollouts whose prompt is in the table."""
+        """Each rollout's prompt, and the share of rollouts whose prompt is in the table.
+
+        Rewards that do not fit the table, and unknown prompts, are refused here.
+        """
+        if not self.pass_rates.is_continuous:
+            check_zero_one(rollouts)
         rows = self.pass_rates.rows(rollouts.keys)
         unknown = rows < 0
         if not unknown.any():
