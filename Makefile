@@ -36,7 +36,7 @@ $(VENV)/demo: $(VENV)/torch pyproject.toml
 
 $(VENV)/dev: $(VENV)/demo
 	@echo "setting up $(VENV): test and lint tools"
-	@$(INSTALL) --editable '.[demo,dev]'
+	@$(INSTALL) --editable '.[demo,openai,ray,dev]'
 	@touch $@
 
 demo: $(VENV)/demo

@@ -45,7 +45,7 @@ def commands(path: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_configurations_are_valid_and_name_their_commands(name: str) -> None:
-    from basis_rl.cli.cache import build
+    from basis_rl.cli.cache_build import build
 
     config = load_config(EXAMPLES / name)
     assert config.table is not None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
 from basis_rl.errors import BasisError, nearest
 
-# command -> (module, attribute); each attribute is a click command or group.
 COMMANDS = {
     "cache": ("basis_rl.cli.cache", "cache"),
     "demo": ("basis_rl.cli.demo", "demo"),
@@ -22,22 +22,35 @@ INTERRUPTED = 130
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are asked for."""
+    """A group whose commands are imported when they are asked for.
+
+    Parameters
+    ----------
+    modules : dict
+        Name of a command to (module, attribute); each attribute is a click command or group.
+    """
+
+    def __init__(
+        self, *args: Any, modules: Mapping[str, tuple[str, str]] | None = None, **options: Any
+    ) -> None:
+        super().__init__(*args, **options)
+        self.modules = dict(modules or {})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all commands."""
-        return sorted(COMMANDS)
+        return sorted(self.modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
-        if cmd_name not in COMMANDS:
-            raise click.UsageError(f"no command {cmd_name!r}{nearest(cmd_name, sorted(COMMANDS))}")
-        module, attribute = COMMANDS[cmd_name]
+        if cmd_name not in self.modules:
+            known = sorted(self.modules)
+            raise click.UsageError(f"no command {cmd_name!r}{nearest(cmd_name, known)}")
+        module, attribute = self.modules[cmd_name]
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
 
-@click.group(cls=LazyGroup)
+@click.group(cls=LazyGroup, modules=COMMANDS)
 @click.version_option(package_name="basis-rl")
 def group() -> None:
     """Baselines for RL with verifiable rewards from one rollout per prompt."""

@@ -7,7 +7,9 @@ import numbers
 import os
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +21,22 @@ Verifier = Callable[[str, Columns], float]
 Score = Callable[[str, Columns], "float | None"]
 MAX_FAILURES = 0.5
 _ENOUGH_CALLS = 64  # before the share of failures means anything
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a verifier says of one completion.
+
+    Attributes
+    ----------
+    reward : float or None
+        None where there is no verdict.
+    failure : str or None
+        Why the verifier failed on it (then the reward is 0), as `NamedVerifier.failures` counts.
+    """
+
+    reward: float | None
+    failure: str | None = None
 
 
 class NamedVerifier:
@@ -110,6 +128,33 @@ class NamedVerifier:
                 "for no verdict"
             )
         return reward
+
+    def submit(self, completions: Sequence[str], columns: Columns) -> Future[list[Verdict]]:
+        """Judge completions of one prompt, in other processes where the verifier has some.
+
+        Returns
+        -------
+        Future
+            Of one verdict a completion, in order; it raises what `__call__` raises.
+        """
+        future: Future[list[Verdict]] = Future()
+        try:
+            future.set_result([self._verdict(text, columns) for text in completions])
+        except BasisError as error:
+            future.set_exception(error)
+        return future
+
+    def close(self) -> None:
+        """End the processes that the verifier has started."""
+        close = getattr(self._score, "close", None)
+        if close is not None:
+            close()
+
+    def _verdict(self, completion: str, columns: Columns) -> Verdict:
+        failed = Counter(self.failures)
+        reward = self(completion, columns)
+        cause = next(iter(self.failures - failed), None)
+        return Verdict(None if math.isnan(reward) else reward, cause)
 
     def _check_failures(self) -> None:
         failed = self.failures.total()
