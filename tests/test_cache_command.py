@@ -17,7 +17,7 @@ from cache_parts import (
 from random_qwen3 import make_model, make_tokenizer, save_model
 
 from basis_rl import cli
-from basis_rl.cli.cache_build import unescaped
+from basis_rl.cli.data_options import unescaped
 from basis_rl.passrates import PassRates
 from basis_rl.passrates.builder import build_cache
 from basis_rl.passrates.journal import Batch, Journal

@@ -400,7 +400,8 @@ def test_own_sections_and_basis_config_agree() -> None:
 def test_the_named_cache_command_is_a_valid_one(folder: Path, valid: dict[str, Any]) -> None:
     import shlex
 
-    from basis_rl.cli.cache_build import build, wanted_rows
+    from basis_rl.cli.cache_build import build
+    from basis_rl.cli.data_options import wanted_rows
 
     values = changed(
         valid,
