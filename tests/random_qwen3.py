@@ -30,7 +30,10 @@ def make_tokenizer() -> Any:
     )
 
 
-def make_model(*, seed: int = 0, layers: int = 2) -> Any:
+def make_model(
+    *, seed: int = 0, layers: int = 2, head_dim: int = 16, sharpness: float = 1.0
+) -> Any:
+    """Logits are multiplied by ``sharpness``; at 1 they are nearly flat."""
     import torch
     from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
@@ -43,7 +46,7 @@ def make_model(*, seed: int = 0, layers: int = 2) -> Any:
         num_hidden_layers=layers,
         num_attention_heads=2,
         num_key_value_heads=1,
-        head_dim=16,
+        head_dim=head_dim,
         max_position_embeddings=256,
         tie_word_embeddings=True,
         eos_token_id=tokenizer.eos_token_id,
@@ -51,13 +54,14 @@ def make_model(*, seed: int = 0, layers: int = 2) -> Any:
         bos_token_id=None,
     )
     model = Qwen3ForCausalLM(config)
+    model.model.norm.weight.data *= sharpness
     model.generation_config = GenerationConfig(
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
     )
     return model.eval()
 
 
-def save_model(folder: Path, *, seed: int = 0) -> Path:
-    make_model(seed=seed).save_pretrained(folder)
+def save_model(folder: Path, *, seed: int = 0, **options: Any) -> Path:
+    make_model(seed=seed, **options).save_pretrained(folder)
     make_tokenizer().save_pretrained(folder)
     return folder

@@ -11,7 +11,7 @@ import numpy as np
 from basis_rl.batch import FloatArray
 from basis_rl.errors import ConfigError
 from basis_rl.prompts import Prompt
-from basis_rl.rollouts import Sampler, SamplingSettings
+from basis_rl.rollouts import Engine, SamplingSettings
 from basis_rl.verifiers import NamedVerifier
 
 NORMAL_95 = 1.959963984540054  # 97.5% quantile of the standard normal distribution
@@ -96,7 +96,7 @@ def by_task(
 
 
 def rewards(
-    sampler: Sampler,
+    engine: Engine,
     prompts: Sequence[Prompt],
     verifier: NamedVerifier,
     settings: SamplingSettings,
@@ -113,7 +113,7 @@ def rewards(
     given: list[list[float]] = []
     for start in range(0, len(prompts), _PROMPTS_AT_A_TIME):
         some = prompts[start : start + _PROMPTS_AT_A_TIME]
-        completions = sampler.sample(
+        completions = engine.sample(
             [prompt.prompt for prompt in some],
             samples,
             settings,

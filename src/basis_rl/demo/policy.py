@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from basis_rl.errors import ConfigError
-from basis_rl.rollouts import SamplingSettings, TransformersSampler
+from basis_rl.rollouts import SamplingSettings, TransformersEngine
 
 # Three digits, the end of the line, and one to spare.
 ANSWER_TOKENS = 5
@@ -29,13 +29,11 @@ class Policy:
     name: str
     folder: str
 
-    def sampler(self, weights: Path | None = None) -> TransformersSampler:
+    def engine(self, weights: Path | None = None) -> TransformersEngine:
         """Load it for sampling, in bfloat16; ``weights`` is a folder with trained ones."""
-        sampler = TransformersSampler.from_pretrained(
-            str(weights) if weights else self.folder, dtype="bfloat16"
-        )
-        end_with_the_line(sampler.network, sampler.tokenizer)
-        return TransformersSampler(sampler.network, sampler.tokenizer, name=self.name)
+        engine = TransformersEngine.open(str(weights) if weights else self.folder, dtype="bfloat16")
+        end_with_the_line(engine.network, engine.tokenizer)
+        return TransformersEngine(engine.network, engine.tokenizer, name=self.name)
 
     def for_training(self) -> tuple[Any, Any]:
         """Load model (float32) and tokenizer for training.
@@ -45,8 +43,8 @@ class Policy:
         ConfigError
             If it cannot be loaded.
         """
-        sampler = TransformersSampler.from_pretrained(self.folder, dtype="float32", device="cpu")
-        model, tokenizer = sampler.network, sampler.tokenizer
+        engine = TransformersEngine.open(self.folder, dtype="float32", device="cpu")
+        model, tokenizer = engine.network, engine.tokenizer
         end_with_the_line(model, tokenizer)
         model.config._name_or_path = self.name  # the pass rates' provenance has this name
         if tokenizer.pad_token_id is None:

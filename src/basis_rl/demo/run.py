@@ -18,8 +18,7 @@ from basis_rl.demo.stages import Stages
 from basis_rl.demo.training import METHODS, WEIGHTS, Method, train
 from basis_rl.messages import one_line_warnings, quiet_transformers
 from basis_rl.passrates import PassRates
-from basis_rl.passrates.builder import build_cache
-from basis_rl.rollouts import TransformersSampler
+from basis_rl.passrates.build import build_cache
 
 WORK = "work"
 TABLE = "pass-rates.parquet"
@@ -109,14 +108,13 @@ class Demo:
             with self.display.bar(len(prompts), "prompts") as update:
                 build_cache(
                     prompts,
-                    policy.sampler(),
+                    policy.engine(),
                     self.verifier,
                     folder / TABLE,
                     n=settings.reference_rollouts,
                     settings=SAMPLING,
                     seed=settings.seed,
-                    batch_size=32,
-                    progress=lambda done, _, mean: update(done, f"mean reward {mean:.2f}"),
+                    progress=lambda now: update(now.prompts_done, f"mean reward {now.mean:.2f}"),
                     extra={"data": f"demo tasks {', '.join(settings.tasks)}, seed {settings.seed}"},
                 )
             return {}
@@ -180,10 +178,10 @@ class Demo:
         self.display.stage(f"{stage}: {len(prompts)} prompts, {settings.samples} completions each")
 
         def work(folder: Path) -> dict[str, Any]:
-            sampler: TransformersSampler = policy.sampler(weights)
+            engine = policy.engine(weights)
             with self.display.bar(len(prompts), "prompts") as update:
                 rewards = evaluate.rewards(
-                    sampler,
+                    engine,
                     prompts,
                     self.verifier,
                     SAMPLING,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from basis_rl.rollouts.settings import SamplingSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+_BLOCK = 64  # tokens that random numbers are drawn for at a time
 
 
 def choose(logits: Tensor, uniforms: Tensor, settings: SamplingSettings) -> Tensor:
@@ -47,19 +50,39 @@ def choose(logits: Tensor, uniforms: Tensor, settings: SamplingSettings) -> Tens
     return (position if ids is None else ids.gather(-1, position)).squeeze(-1)
 
 
-def uniforms(keys: Sequence[str], n: int, length: int, *, seed: int) -> Tensor:
-    """Random numbers of every rollout and token, fixed by seed and prompt key alone.
+class Uniforms:
+    """Random numbers of completions, each from its own generator.
 
-    Returns
-    -------
-    float32 tensor, shape (len(keys) * n, length)
-        In [0, 1); a prompt's n rollouts lie side by side.
+    Parameters
+    ----------
+    seeds : sequence of int, length R
+        From 0 to 2**63 - 1; the numbers of a completion depend on its seed alone.
+    device : torch.device
+        Where the numbers are needed.
     """
-    import torch
 
-    numbers = []
-    for key in keys:
-        digest = hashlib.sha256(f"{seed}\0{key}".encode("utf-8", "surrogatepass")).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
-        numbers.append(torch.rand(n, length, generator=generator))
-    return torch.cat(numbers)
+    def __init__(self, seeds: Sequence[int], device: Any = "cpu") -> None:
+        self._generators = [np.random.Generator(np.random.Philox(key=seed)) for seed in seeds]
+        self._device = device
+        self._left: Tensor | None = None
+
+    def next(self) -> Tensor:
+        """One number of each completion, in [0, 1): float32, shape (R,)."""
+        if self._left is None or not self._left.shape[1]:
+            self._left = self._drawn()
+        numbers, self._left = self._left[:, 0], self._left[:, 1:]
+        return numbers
+
+    def keep(self, rows: Sequence[int], index: Tensor) -> None:
+        """Go on with these completions only; ``index`` is the same as a tensor."""
+        self._generators = [self._generators[row] for row in rows]
+        if self._left is not None:
+            self._left = self._left[index]
+
+    def _drawn(self) -> Tensor:
+        import torch
+
+        numbers = np.empty((len(self._generators), _BLOCK), dtype=np.float32)
+        for generator, row in zip(self._generators, numbers, strict=True):
+            generator.random(out=row, dtype=np.float32)
+        return torch.from_numpy(numbers).to(self._device)
