@@ -12,7 +12,6 @@ import pytest
 from basis_rl import verifiers
 from basis_rl.errors import BasisError, ConfigError
 from basis_rl.verifiers import NamedVerifier, completion_text, trl_reward
-from basis_rl.verifiers.math import Math
 
 FUNCTIONS = """
 def contains(completion, answer): return answer in completion
@@ -90,9 +89,9 @@ def test_answers_that_are_no_text_or_number(name: str, answer: Any, words: str) 
 
 @pytest.fixture(scope="module")
 def math_verifier() -> Iterator[NamedVerifier]:
-    judge = Math("answer", soft_limit_s=1)
-    yield NamedVerifier("math", judge.version, judge)
-    judge.close()
+    verifier = verifiers.create("math", processes=1, limit_s=0.5)
+    yield verifier
+    verifier.close()
 
 
 @pytest.mark.parametrize(
@@ -123,19 +122,11 @@ def test_math_without_a_readable_answer_gives_no_verdict(
 
 
 def test_math_time_out_is_reward_0_and_counted(math_verifier: NamedVerifier) -> None:
+    math_verifier.failures.clear()
     assert math_verifier(r"\boxed{10^{10^{10}}}", {"answer": "7"}) == 0.0
-    assert math_verifier.failures == {"TimeoutException": 1}
+    assert math_verifier.failures == {"time-out": 1}
     math_verifier.failures.clear()
     assert math_verifier(r"\boxed{7}", {"answer": "7"}) == 1.0
-
-
-def test_a_hanging_helper_process_is_replaced() -> None:
-    judge = Math("answer", soft_limit_s=60, hard_limit_s=1.5)
-    verifier = NamedVerifier("math", judge.version, judge)
-    assert verifier(r"\boxed{10^{10^{10}}}", {"answer": "7"}) == 0.0
-    assert verifier.failures == {"TimeoutError": 1}
-    assert verifier(r"\boxed{7}", {"answer": "7"}) == 1.0
-    judge.close()
 
 
 def test_math_from_several_threads(math_verifier: NamedVerifier) -> None:
@@ -155,6 +146,7 @@ def test_math_from_several_threads(math_verifier: NamedVerifier) -> None:
 def test_math_can_be_pickled(math_verifier: NamedVerifier) -> None:
     copy = pickle.loads(pickle.dumps(math_verifier))
     assert copy("$3$", {"answer": "3"}) == 1.0
+    copy.close()
 
 
 def test_reasoning_gym() -> None:
@@ -199,7 +191,7 @@ def test_exceptions_are_reward_0_and_counted(module: str) -> None:
     assert verifier("x", {"answer": "1"}) == 0.0
     assert verifier.failures == {"ZeroDivisionError": 2}
     with pytest.raises(KeyboardInterrupt):
-        verifiers.create(f"{module}:stops")("x", {})
+        verifiers.create(f"{module}:stops", processes=0)("x", {})
 
 
 def test_a_verifier_that_mostly_fails_is_an_error(module: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ from basis_rl.prompts import Prompt
 from basis_rl.prompts.columns import required_value
 from basis_rl.train.config import RewardItem, RewardSection
 from basis_rl.verifiers import NamedVerifier, completion_text, create
+from basis_rl.verifiers.rewards import batch_rewards
 
 KEY_COLUMN = "prompt_key"
 SOURCE_COLUMN = "prompt_source"
@@ -43,11 +43,8 @@ class ColumnReward:
         self, completions: Sequence[Any], *, prompt_key: Sequence[str], **_: Any
     ) -> list[float | None]:
         """Rewards of completions, one per row; None without a verdict."""
-        rewards = [
-            self.verifier(completion_text(completion), self._columns[key])
-            for completion, key in zip(completions, prompt_key, strict=True)
-        ]
-        return [None if math.isnan(reward) else reward for reward in rewards]
+        texts = [completion_text(completion) for completion in completions]
+        return batch_rewards(self.verifier, texts, [self._columns[key] for key in prompt_key])
 
 
 def make_verifiers(section: RewardSection) -> list[NamedVerifier]:

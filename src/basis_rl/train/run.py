@@ -89,6 +89,7 @@ def _run(plan: Plan, found: checkpoints.Found, say: Echo) -> Path | None:
         finally:
             progress.close()
     for verifier in plan.verifiers:
+        verifier.close()
         if verifier.failures:
             counts = ", ".join(f"{count} {kind}" for kind, count in verifier.failures.items())
             say(f"verifier {verifier.name}: failed on some completions (reward 0): {counts}")

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 import numbers
-import os
-import traceback
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from basis_rl.errors import BasisError, ConfigError
 from basis_rl.prompts.columns import column_paths, column_value, columns_there_are
+from basis_rl.verifiers.replies import Reply, failure_name, failure_text, gathered, reply_to
+
+if TYPE_CHECKING:
+    from basis_rl.verifiers.pool import Pool
 
 Columns = Mapping[str, Any]
 Verifier = Callable[[str, Columns], float]
@@ -53,13 +57,20 @@ class NamedVerifier:
     calls : int
         Completions judged so far.
     failures : Counter of str
-        Exceptions of the verifier by type; each gave reward 0.
+        Causes: ``time-out``, ``memory``, ``process died (...)``, or an exception's type; each gave
+        reward 0.
     first_failure : str or None
-        The first exception: its type, its text and the line that raised it.
+        The first cause; of an exception its type, its text and the line that raised it.
     """
 
     def __init__(
-        self, name: str, version: str, score: Score, *, answer_column: str | None = None
+        self,
+        name: str,
+        version: str,
+        score: Score,
+        *,
+        answer_column: str | None = None,
+        pool: Pool | None = None,
     ) -> None:
         self.name = name
         self.version = version
@@ -68,6 +79,8 @@ class NamedVerifier:
         self.failures: Counter[str] = Counter()
         self.first_failure: str | None = None
         self._score = score
+        self._pool = pool
+        self._lock = threading.Lock()
 
     def check(self, columns: Columns) -> None:
         """Look at a prompt's row before any completion of it is sampled.
@@ -103,58 +116,91 @@ class NamedVerifier:
         ------
         BasisError
             If the row lacks a column that the verifier needs, the verifier returns something else
-            than a finite number, or more than half of 64 or more calls failed: faults of the
-            set-up, not of the answer.
+            than a finite number, no worker process starts, or more than half of 64 or more calls
+            failed: faults of the set-up, not of the answer.
         """
-        self.calls += 1
-        try:
-            value = self._score(completion, columns)
-        except (BasisError, KeyboardInterrupt, SystemExit, GeneratorExit):
-            raise
-        except BaseException as error:  # math-verify's time-out is no Exception
-            self.failures[failure_name(error)] += 1
-            self.first_failure = self.first_failure or _told(error)
-            self._check_failures()
-            return 0.0
-        if value is None:
-            return math.nan
-        try:
-            reward = float(value)
-        except (TypeError, ValueError):
-            reward = math.inf
-        if math.isinf(reward):
-            raise ConfigError(
-                f"verifier {self.name!r} returned {value!r:.80}: return a finite number, or None "
-                "for no verdict"
-            )
-        return reward
+        [verdict] = self.submit([completion], columns).result()
+        return math.nan if verdict.reward is None else verdict.reward
 
     def submit(self, completions: Sequence[str], columns: Columns) -> Future[list[Verdict]]:
         """Judge completions of one prompt, in other processes where the verifier has some.
+
+        Without processes the verdicts are made before this returns.
 
         Returns
         -------
         Future
             Of one verdict a completion, in order; it raises what `__call__` raises.
         """
-        future: Future[list[Verdict]] = Future()
-        try:
-            future.set_result([self._verdict(text, columns) for text in completions])
-        except BasisError as error:
-            future.set_exception(error)
+        future, take = gathered(len(completions), self._finish)
+        if self._pool is not None:
+            try:
+                self.check(columns)
+                columns = self._needed(columns)
+                for number, text in enumerate(completions):
+                    self._pool.put(text, columns, partial(take, number))
+            except BasisError as error:
+                return _failed(error)
+        else:
+            for number, text in enumerate(completions):
+                take(number, self._reply_here(text, columns))
         return future
 
     def close(self) -> None:
         """End the processes that the verifier has started."""
-        close = getattr(self._score, "close", None)
-        if close is not None:
-            close()
+        if self._pool is not None:
+            self._pool.close()
 
-    def _verdict(self, completion: str, columns: Columns) -> Verdict:
-        failed = Counter(self.failures)
-        reward = self(completion, columns)
-        cause = next(iter(self.failures - failed), None)
-        return Verdict(None if math.isnan(reward) else reward, cause)
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._lock = threading.Lock()
+
+    def _needed(self, columns: Columns) -> Columns:
+        """What has to be sent to a worker of a row."""
+        needed = getattr(self._score, "needed", None)
+        return dict(columns) if needed is None else dict(needed(columns))
+
+    def _reply_here(self, completion: str, columns: Columns) -> Reply | Exception:
+        try:
+            return reply_to(self._score(completion, columns))
+        except BasisError as error:
+            return error
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:  # math-verify's time-out is no Exception
+            return {"failure": failure_name(error), "told": failure_text(error)}
+
+    def _finish(self, replies: Sequence[Reply | Exception]) -> list[Verdict]:
+        """Count the replies and make verdicts of them."""
+        with self._lock:
+            self.calls += len(replies)
+            for reply in replies:
+                if isinstance(reply, dict) and "failure" in reply:
+                    self.failures[reply["failure"]] += 1
+                    told = reply.get("told") or reply["failure"]
+                    self.first_failure = self.first_failure or told
+        verdicts = [self._verdict(reply) for reply in replies]
+        if any(verdict.failure for verdict in verdicts):
+            self._check_failures()
+        return verdicts
+
+    def _verdict(self, reply: Reply | Exception) -> Verdict:
+        if isinstance(reply, Exception):
+            raise reply
+        if "refused" in reply:
+            raise ConfigError(reply["refused"])
+        if "returned" in reply:
+            raise ConfigError(
+                f"verifier {self.name!r} returned {reply['returned']}: return a finite number, or "
+                "None for no verdict"
+            )
+        if "failure" in reply:
+            return Verdict(float(reply.get("reward", 0.0)), str(reply["failure"]))
+        reward = reply["reward"]
+        return Verdict(None if reward is None else float(reward))
 
     def _check_failures(self) -> None:
         failed = self.failures.total()
@@ -165,13 +211,10 @@ class NamedVerifier:
         return f"NamedVerifier({self.name!r}, version={self.version!r})"
 
 
-class VerifierProcessError(Exception):
-    """A failure that happened in another process; its text is the exception's type there."""
-
-
-def failure_name(error: BaseException) -> str:
-    """Name under which `NamedVerifier.failures` counts an exception."""
-    return str(error) if isinstance(error, VerifierProcessError) else type(error).__name__
+def _failed(error: Exception) -> Future[list[Verdict]]:
+    future: Future[list[Verdict]] = Future()
+    future.set_exception(error)
+    return future
 
 
 def too_many_failures(verifier: NamedVerifier, failed: int, calls: int) -> str:
@@ -182,16 +225,6 @@ def too_many_failures(verifier: NamedVerifier, failed: int, calls: int) -> str:
         f"{verifier.first_failure or kinds}): mend it, or let it return 0.0 for an answer that it "
         "cannot read"
     )
-
-
-def _told(error: BaseException) -> str:
-    """Type, text and place of an exception, in one line."""
-    if isinstance(error, VerifierProcessError):
-        return str(error)
-    text = " ".join(str(error).split())[:200]
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    place = f"{os.path.basename(last.filename)}, line {last.lineno}"
-    return f"{type(error).__name__}{': ' if text else ''}{text} in {place}"
 
 
 def required_column(columns: Columns, column: str, verifier: str) -> Any:

@@ -16,6 +16,8 @@ class Exact:
     libraries make them of integers) as an integer: 3.0 is ``3``. No answer, no verdict.
     """
 
+    version = VERSION
+
     def __init__(self, answer_column: str) -> None:
         self.answer_column = answer_column
 

@@ -41,10 +41,18 @@ class Function:
     def __call__(self, completion: str, columns: Columns) -> float | None:
         """Reward of one completion, None for no verdict."""
         self.check(columns)
-        wanted = columns if self._takes_all else [name for name in self._names if name in columns]
-        arguments = {name: columns[name] for name in wanted if name != self._first}
+        arguments = {name: v for name, v in self.needed(columns).items() if name != self._first}
         reward: float | None = self.function(completion, **arguments)
         return reward
+
+    def __reduce__(self) -> tuple[type[Function], tuple[str]]:
+        return Function, (self.name,)  # another process imports it by its name
+
+    def needed(self, columns: Columns) -> Columns:
+        """Columns that the function takes."""
+        if self._takes_all:
+            return columns
+        return {name: columns[name] for name in self._names if name in columns}
 
     def check(self, columns: Columns) -> None:
         """Refuse a row without a column that the function names."""

@@ -1,19 +1,31 @@
-"""The verifier `math`: math-verify, in a process of its own."""
+"""The verifier `math`: values compared by math-verify."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
-import subprocess
-import sys
-import threading
+import logging
+import re
+from decimal import Decimal
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
 from basis_rl.errors import ConfigError
-from basis_rl.verifiers.base import Columns, VerifierProcessError, required_answer
+from basis_rl.verifiers.base import Columns, required_answer
 from basis_rl.verifiers.exact import answer_text
+
+# Of the rules in this file; a change of theirs is a change of verdicts.
+RULES = "2"
+_DECIMAL_COMMA = re.compile(r"(-?\d+),(\d+)")
+_THOUSANDS = re.compile(r"-?\d{1,3}(,\d{3})+")
+_TYPICAL = [
+    *(r"\frac{1}{2}", r"-\dfrac{3\pi}{4}", r"2\sqrt{3}+1", r"x^2-3x+2", r"90^\circ", r"12\%"),
+    *(r"\left(3, \frac{\pi}{2}\right)", r"[0,1) \cup (2,\infty)", r"1, -2", r"x \le 5", "y=2x"),
+    *(r"\begin{pmatrix}1 & 2 \\ 3 & 4\end{pmatrix}", r"\{1, 2\}", r"\text{even}", r"3+4i"),
+    *("1,234", "0.5", r"\binom{5}{2}", r"e^{-x}\sin x", r"\log_2 8", "a_1"),
+]
+_FEWEST_PLACES = 2
+_FEWEST_DIGITS = 2
 
 
 class Math:
@@ -22,17 +34,12 @@ class Math:
     The gold answer may be bare LaTeX, LaTeX in ``$`` or ``\boxed{}``, a number, or GSM8K's text
     with ``#### 18``. A gold answer that math-verify cannot read gives no verdict.
 
-    math-verify's own time-outs are signals: they work in a main thread only, and not inside a
-    long C call. Verdicts are therefore made in a helper process, which is ended and started
-    again when it hangs; any thread may ask.
+    Called like this it has no limits, and a computer-algebra system can hang on ten characters:
+    `create` runs it in a pool.
 
     Parameters
     ----------
     answer_column : str
-    soft_limit_s : int
-        Seconds for parsing and for comparing, each.
-    hard_limit_s : float
-        Seconds after which a helper process that does not react is ended.
 
     Raises
     ------
@@ -40,98 +47,138 @@ class Math:
         If math-verify is not installed.
     """
 
-    def __init__(
-        self, answer_column: str, *, soft_limit_s: int = 3, hard_limit_s: float = 10.0
-    ) -> None:
+    load_first = True  # for a pool: pure Python without threads, which can be forked
+
+    def __init__(self, answer_column: str) -> None:
         if importlib.util.find_spec("math_verify") is None:
             raise ConfigError("verifier 'math' needs math-verify: pip install math-verify")
         self.answer_column = answer_column
-        self.soft_limit_s = soft_limit_s
-        self.hard_limit_s = hard_limit_s
-        self.version = version("math-verify")
-        self._lock = threading.Lock()
-        self._worker: subprocess.Popen[str] | None = None
-        self._owner = 0
+        self.version = f"{version('math-verify')}+{RULES}"
 
     def __call__(self, completion: str, columns: Columns) -> float | None:
         """Reward of one completion, None if the gold answer cannot be read."""
         gold = required_answer(columns, self.answer_column, "math")
-        if gold is None:
-            return None
-        reply = self._ask({"completion": completion, "gold": answer_text(gold)})
-        if "error" in reply:
-            raise VerifierProcessError(reply["error"])
-        reward: float | None = reply["reward"]
-        return reward
+        return None if gold is None else judge(completion, answer_text(gold))
 
     def check(self, columns: Columns) -> None:
         """Refuse a row without a usable answer column."""
         required_answer(columns, self.answer_column, "math")
 
-    def close(self) -> None:
-        """End the helper process; it ends by itself with this one."""
-        with self._lock:
-            self._stop()
+    def needed(self, columns: Columns) -> Columns:
+        """Part of a row that this reads."""
+        return {self.answer_column: required_answer(columns, self.answer_column, "math")}
 
-    def __getstate__(self) -> dict[str, Any]:
-        names = ("answer_column", "soft_limit_s", "hard_limit_s")
-        return {name: getattr(self, name) for name in names}
+    def warm_up(self) -> None:
+        """Load all that judging needs, and fill the caches of the LaTeX parser."""
+        logging.getLogger("math_verify").setLevel(logging.ERROR)  # its time-outs are off
+        for text in _TYPICAL:
+            judge(f"so ${text}$, and thus \\boxed{{{text}}}, that is 2", text)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]  # a lock and a process cannot be copied
 
-    def __del__(self) -> None:
-        self._stop()
+def judge(completion: str, gold: str) -> float | None:
+    """1 if the gold answer's value is the completion's, else 0; None without a readable gold.
 
-    def _ask(self, request: dict[str, str]) -> dict[str, Any]:
-        with self._lock:
-            worker = self._started()
-            assert worker.stdin is not None
-            assert worker.stdout is not None
+    Raises
+    ------
+    Exception
+        Whatever math-verify and SymPy raise.
+    """
+    from math_verify import parse
+
+    expected = parsed_gold(gold)
+    if not expected:
+        return None
+    found = parse(completion, parsing_timeout=None, raise_on_error=True)
+    return float(_any_equal(list(expected), found))
+
+
+@lru_cache(maxsize=4096)
+def parsed_gold(gold: str) -> tuple[Any, ...]:
+    r"""Readings of a gold answer, each of them right.
+
+    Bare text is read as ``\boxed{text}``. ``1,22`` may be two numbers, or 1.22 with a decimal
+    comma; ``1,220`` is 1220.
+    """
+    from math_verify import parse
+
+    text = gold.rpartition("####")[2].strip()
+    is_bare = not any(mark in text for mark in ("$", "\\boxed", "\\(", "\\["))
+    readings = parse(f"\\boxed{{{text}}}" if is_bare else text, parsing_timeout=None)
+    comma = _DECIMAL_COMMA.fullmatch(text)
+    if comma and not _THOUSANDS.fullmatch(text):
+        readings += parse("{}.{}".format(*comma.groups()), parsing_timeout=None)
+    return tuple(readings)
+
+
+def _any_equal(expected: list[Any], found: list[Any]) -> bool:
+    """Whether any reading of the one is any of the other; raises only if none is."""
+    failure: Exception | None = None
+    for gold in expected:
+        for answer in found:
             try:
-                worker.stdin.write(json.dumps(request) + "\n")
-                worker.stdin.flush()
-                line = worker.stdout.readline()
-            except OSError:
-                line = ""
-            except BaseException:
-                self._stop()  # a reply that nobody reads would be taken for the next one's
-                raise
-            if not line.endswith("\n"):
-                self._stop()
-                return {"error": "TimeoutError"}
-            reply: dict[str, Any] = json.loads(line)
-            return reply
+                if _equal(gold, answer):
+                    return True
+            except Exception as error:
+                failure = failure or error
+    if failure is not None:
+        raise failure
+    return False
 
-    def _started(self) -> subprocess.Popen[str]:
-        if self._worker is not None and self._owner == os.getpid() and self._worker.poll() is None:
-            return self._worker
-        # A session of its own: Ctrl-C is for this process, which then closes the pipe.
-        limits = [str(self.soft_limit_s), str(self.hard_limit_s)]
-        command = [sys.executable, "-m", "basis_rl.verifiers.math_worker", *limits]
-        worker = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            encoding="ascii",
-            start_new_session=True,
-        )
-        self._worker, self._owner = worker, os.getpid()
-        assert worker.stdout is not None
-        if not worker.stdout.readline().endswith("\n"):
-            code = worker.wait()
-            self._stop()
-            raise ConfigError(
-                f"the helper process of verifier 'math' ended at its start (exit code {code}): see "
-                f"what `{' '.join(command)}` prints"
-            )
-        return worker
 
-    def _stop(self) -> None:
-        worker, self._worker = getattr(self, "_worker", None), None
-        if worker is None or self._owner != os.getpid():
-            return  # none, or that of the process this one was forked from
-        worker.kill()
-        worker.communicate()
+def _equal(gold: Any, answer: Any) -> bool:
+    from math_verify import verify
+
+    if verify(gold, answer, timeout_seconds=None, raise_on_error=True):
+        return True
+    places = rounded_to(gold, answer)
+    return places is not None and bool(
+        verify(gold, answer, float_rounding=places, timeout_seconds=None, raise_on_error=True)
+    )
+
+
+def rounded_to(gold: Any, answer: Any) -> int | None:
+    """Decimal places to which an answer may have rounded a rational gold answer; None for none.
+
+    1/3 may be answered as 0.33: the place to compare at is the answer's last one. At least two
+    places and two digits after leading zeros are asked for (0.3 is not 1/3, nor is 0.02 a
+    sixtieth). The answer must be decimals as they stand (no arithmetic, no percentages), and a
+    gold answer with decimals, roots, constants or letters is not rounded: 3.14 is not pi.
+    """
+    import sympy  # type: ignore[import-untyped]
+
+    if isinstance(gold, str) or isinstance(answer, str):
+        return None
+    decimals = [Decimal(repr(float(number))) for number in answer.atoms(sympy.Float)]
+    if not decimals or not _is_plain(answer) or not _is_rational(gold):
+        return None
+    written = [number.normalize() for number in decimals if number.is_finite()]
+    long = [number for number in written if _places(number) >= _FEWEST_PLACES]
+    if not long or any(len(number.as_tuple().digits) < _FEWEST_DIGITS for number in long):
+        return None
+    return max(map(_places, long))
+
+
+def _places(number: Decimal) -> int:
+    exponent = number.as_tuple().exponent
+    return -exponent if isinstance(exponent, int) else 0
+
+
+def _is_plain(answer: Any) -> bool:
+    """Whether numbers stand in an answer as they are, but for a sign."""
+    import sympy
+
+    if answer.has(sympy.Add, sympy.Pow, sympy.Function, sympy.UnevaluatedExpr):
+        return False
+    signed = (sympy.Float, sympy.core.numbers.NegativeOne)
+    return all(isinstance(part, signed) for mul in answer.atoms(sympy.Mul) for part in mul.args)
+
+
+def _is_rational(gold: Any) -> bool:
+    """Whether a gold answer consists of whole numbers, fractions and infinities."""
+    import sympy
+
+    numbers = (sympy.Rational, sympy.core.numbers.Infinity, sympy.core.numbers.NegativeInfinity)
+    leaves = (*numbers, sympy.logic.boolalg.BooleanAtom)
+    if gold.has(sympy.Function) or not all(isinstance(atom, leaves) for atom in gold.atoms()):
+        return False
+    return all(isinstance(power.exp, sympy.Integer) for power in gold.atoms(sympy.Pow))

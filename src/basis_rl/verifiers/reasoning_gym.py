@@ -27,6 +27,8 @@ class ReasoningGym:
         If reasoning-gym is not installed.
     """
 
+    load_first = True  # for a pool: it can be forked
+
     def __init__(self, answer_column: str) -> None:
         if importlib.util.find_spec("reasoning_gym") is None:
             raise ConfigError("verifier 'reasoning-gym' needs it: pip install reasoning-gym")
@@ -51,6 +53,17 @@ class ReasoningGym:
         """Refuse a row that is no entry of a task."""
         _score_function(required_column(columns, TASK_COLUMN, "reasoning-gym"))
         required_column(columns, self.answer_column, "reasoning-gym")
+
+    def needed(self, columns: Columns) -> Columns:
+        """Part of a row that this reads."""
+        answer = required_column(columns, self.answer_column, "reasoning-gym")
+        names = [name for name in ("question", "metadata") if name in columns]
+        return {self.answer_column: answer, **{name: columns[name] for name in names}}
+
+    def warm_up(self) -> None:
+        """Load all that judging needs."""
+        import reasoning_gym  # noqa: F401
+        from reasoning_gym import factory, utils  # noqa: F401
 
 
 @lru_cache(maxsize=256)

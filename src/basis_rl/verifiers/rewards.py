@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,11 +31,30 @@ class TrlReward:
             Lists of length B go to the verifier row by row; TRL's other arguments are left out.
         """
         rows = {name: values for name, values in columns.items() if _is_column(values, completions)}
-        rewards = [
-            self.verifier(completion_text(completion), {name: rows[name][i] for name in rows})
-            for i, completion in enumerate(completions)
-        ]
-        return [None if math.isnan(reward) else reward for reward in rewards]
+        texts = [completion_text(completion) for completion in completions]
+        by_row = [{name: rows[name][i] for name in rows} for i in range(len(texts))]
+        return batch_rewards(self.verifier, texts, by_row)
+
+
+def batch_rewards(
+    verifier: NamedVerifier, texts: Sequence[str], columns: Sequence[Mapping[str, Any]]
+) -> list[float | None]:
+    """Rewards of completions of different prompts, judged at the same time.
+
+    Parameters
+    ----------
+    verifier : NamedVerifier
+    texts : sequence of str, length B
+    columns : sequence of mappings, length B
+        Row of each completion's prompt.
+
+    Returns
+    -------
+    list of float or None, length B
+        None where there is no verdict.
+    """
+    futures = [verifier.submit([text], row) for text, row in zip(texts, columns, strict=True)]
+    return [future.result()[0].reward for future in futures]
 
 
 def trl_reward(verifier: NamedVerifier) -> TrlReward:
