@@ -1,70 +1,90 @@
-"""A stand-in sampler, prompts and short calls for the tests of builds."""
+"""A stand-in engine, prompts and short calls for the tests of builds."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from basis_rl.passrates import PassRates
-from basis_rl.passrates.builder import build_cache
-from basis_rl.passrates.journal import Journal
+from basis_rl.passrates.build import build_cache, journal_path
+from basis_rl.passrates.build.lines import decoded, encoded
+from basis_rl.passrates.build.members import MemberFile, read_members
 from basis_rl.prompts import Prompt
-from basis_rl.rollouts import SamplingSettings
+from basis_rl.rollouts import Completion, Engine, Request, Rollouts, SamplingSettings
 from basis_rl.verifiers import NamedVerifier
 
 SETTINGS = SamplingSettings(max_tokens=3)
 
 
-class Digits:
-    """A sampler that writes a digit drawn from seed and key, and can be stopped after a batch."""
+class Digits(Engine):
+    """Writes a digit drawn from seed, key and number; can be stopped after some batches."""
 
-    model = "digits"
-    revision = "r1"
+    name = "digits"
 
-    def __init__(self, stop_after: int | None = None) -> None:
-        self.calls = 0
-        self.stop_after = stop_after
+    def __init__(self, stop_after: int | None = None, *, batch: int = 3, **names: Any) -> None:
+        self.model, self.revision, self.dtype, self.version = "digits", "r1", "float32", "1"
+        self.batches = 0
+        self.asked: list[tuple[str, int]] = []
+        self.stop_after, self.batch = stop_after, batch
+        vars(self).update(names)
 
-    def sample(
-        self,
-        prompts: Sequence[Any],
-        n: int = 1,
-        settings: SamplingSettings | None = None,
-        *,
-        seed: int = 0,
-        keys: Sequence[str] | None = None,
-    ) -> list[list[str]]:
-        if self.calls == self.stop_after:
-            raise KeyboardInterrupt
-        self.calls += 1
-        assert keys is not None
-        return [
-            [str(random.Random(f"{seed} {key} {i}").randint(0, 9)) for i in range(n)]
-            for key in keys
-        ]
+    @classmethod
+    def open(cls, model: str, **_: Any) -> Digits:  # type: ignore[override]
+        return cls()
+
+    def stream(
+        self, requests: Sequence[Request], settings: SamplingSettings, *, seed: int = 0
+    ) -> Iterator[list[Rollouts]]:
+        for start in range(0, len(requests), self.batch):
+            if self.batches == self.stop_after:
+                raise KeyboardInterrupt
+            self.batches += 1
+            yield [self.answer(request, seed) for request in requests[start : start + self.batch]]
+
+    def answer(self, request: Request, seed: int) -> Rollouts:
+        numbers = range(request.first, request.first + request.count)
+        self.asked += [(request.key, number) for number in numbers]
+        texts = [digit(seed, request.key, number) for number in numbers]
+        return Rollouts(
+            request.key, request.first, tuple(Completion(text, 2, text == "9") for text in texts)
+        )
+
+
+def digit(seed: int, key: str, number: int) -> str:
+    return str(random.Random(f"{seed} {key} {number}").randint(0, 9))
 
 
 def prompts(count: int = 10) -> list[Prompt]:
     return [Prompt(f"k{i}", f"p{i}", "ab"[i % 2], {"answer": str(i)}) for i in range(count)]
 
 
-def is_odd() -> NamedVerifier:
-    return NamedVerifier("odd", "1", lambda completion, _: float(int(completion) % 2))
+def is_odd(version: str = "1") -> NamedVerifier:
+    return NamedVerifier("odd", version, lambda completion, _: float(int(completion) % 2))
 
 
-def build(path: Path, sampler: Any = None, verifier: Any = None, **options: Any) -> PassRates:
-    settings = {"n": 4, "settings": SETTINGS, "batch_size": 3, **options}
+def build(path: Path, engine: Any = None, verifier: Any = None, **options: Any) -> PassRates:
+    settings = {"n": 4, "settings": SETTINGS, **options}
     items = settings.pop("prompts", prompts())
-    return build_cache(items, sampler or Digits(), verifier or is_odd(), path, **settings)
+    return build_cache(items, engine or Digits(), verifier or is_odd(), path, **settings)
 
 
-def open_journal(path: Path, batch_sizes: Sequence[int] = (), n: int = 4) -> Journal:
-    return Journal(path, {}, created="now", batch_sizes=batch_sizes, n=n)
+def journal_lines(path: Path) -> list[dict[str, Any]]:
+    """Lines of the journal of a build that writes ``path``."""
+    return [line for m in read_members(journal_path(path)) for line in decoded(m.content)]
+
+
+def write_journal(path: Path, lines: Sequence[dict[str, Any]]) -> None:
+    """Replace the journal of a build that writes ``path``; one member a line."""
+    journal_path(path).unlink(missing_ok=True)
+    file = MemberFile(journal_path(path))
+    for line in lines:
+        file.append(encoded([line]))
+    file.close()
 
 
 def rows(table: PassRates) -> Any:
     values = table.successes if table.reward_values is None else table.reward_values
     assert values is not None
-    return table.keys, table.sources, table.n.tolist(), values.tolist()
+    return list(table.keys), table.sources, table.n.tolist(), values.tolist()

@@ -2,252 +2,296 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cache_parts import (
-    rows,
-)
+from cache_parts import Digits, journal_lines, rows
 from random_qwen3 import make_model, make_tokenizer, save_model
 
 from basis_rl import cli
+from basis_rl.cli.build_run import second_stop_ends_at_once
 from basis_rl.cli.data_options import unescaped
 from basis_rl.passrates import PassRates
-from basis_rl.passrates.builder import build_cache
-from basis_rl.passrates.journal import Batch, Journal
+from basis_rl.passrates.build import BuildProgress, build_cache, journal_path
+from basis_rl.passrates.build.cost import cost_lines
 from basis_rl.prompts import load_prompts
-from basis_rl.rollouts import SamplingSettings, TransformersSampler
+from basis_rl.rollouts import Completion, Request, Rollouts, SamplingSettings, TransformersEngine
+from basis_rl.rollouts.create import ENGINES
 from basis_rl.verifiers import NamedVerifier
+
+PROMPTS = 12
+
+
+class Counting(Digits):
+    """Stands for an engine that is opened by name: answers tell model and number."""
+
+    opened = 0
+
+    @classmethod
+    def open(  # type: ignore[override]
+        cls, model: str, *, revision: str | None = None, dtype: str = "auto", base: int = 0
+    ) -> Counting:
+        Counting.opened += 1
+        kind = "float32" if dtype == "auto" else dtype
+        return cls(model=model, revision=revision, dtype=kind, base=base)
+
+    def answer(self, request: Request, seed: int) -> Rollouts:
+        numbers = range(request.first, request.first + request.count)
+        texts = [request.key + "x" * (len(self.model) + number) for number in numbers]
+        self.asked += [(request.key, number) for number in numbers]
+        return Rollouts(request.key, request.first, tuple(Completion(t, len(t)) for t in texts))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cache")
     save_model(folder / "model")
-    with (folder / "prompts.jsonl").open("w") as stream:
-        for i in range(40):
-            stream.write(json.dumps({"prompt": f"{i}+1=", "answer": "x", "task": "sum"}) + "\n")
+    write_prompts(folder / "prompts.jsonl", range(PROMPTS))
     (folder / "length_rewards.py").write_text(
         "def odd(completion, answer): return float(len(completion) % 2)\n"
+        "def even(completion, answer): return float(len(completion) % 2 == 0)\n"
     )
     return folder
 
 
-def command(folder: Path, output: Path, **options: Any) -> list[str]:
+def write_prompts(path: Path, numbers: Sequence[int]) -> Path:
+    lines = [{"prompt": f"{i}+1=", "answer": "x", "task": "sum"} for i in numbers]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _counting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setitem(ENGINES, "counting", (__name__, "Counting"))
+    monkeypatch.setattr(Counting, "opened", 0)
+
+
+def command(output: Path, *more: str, **options: Any) -> list[str]:
     values = {
-        "model": folder / "model",
-        "data": folder / "prompts.jsonl",
+        "model": "model",
+        "data": "prompts.jsonl",
         "out": output,
         "verifier": "length_rewards:odd",
+        "verifier-processes": 0,
         "source-column": "task",
         "n": 6,
-        "max-tokens": 40,
-        "batch-size": 2,
+        "max-tokens": 12,
         "stop": "\\n",
-        **options,
+        **{name.replace("_", "-"): value for name, value in options.items()},
     }
     arguments = [str(part) for name, value in values.items() for part in (f"--{name}", value)]
-    return ["cache", "build", *arguments]
+    return ["cache", "build", *arguments, *more]
 
 
-def run_command(arguments: list[str]) -> int:
+def counted(output: Path, *more: str, **options: Any) -> list[str]:
+    return command(output, *more, **{"engine": "counting", **options})
+
+
+def run_command(arguments: Sequence[Any]) -> int:
     with pytest.raises(SystemExit) as caught:
-        cli.main(arguments)
+        cli.main([str(argument) for argument in arguments])
     assert isinstance(caught.value.code, int)
     return caught.value.code
 
 
-@pytest.fixture(scope="module")
-def whole(folder: Path) -> PassRates:
-    """The table of a build that nothing stopped."""
-    here = os.getcwd()
-    os.chdir(folder)
-    try:
-        assert run_command(command(folder, folder / "whole.parquet")) == 0
-    finally:
-        os.chdir(here)
-    return PassRates.load(folder / "whole.parquet")
-
-
-def kill_at(moments: list[int], folder: Path, out: Path) -> int:
-    """Start the command and kill it when so many lines are in the journal; kills that struck."""
-    journal = Path(f"{out}.journal.jsonl")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    struck = 0
-    for lines in moments:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "basis_rl", *command(folder, out)],
-            cwd=folder,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        while process.poll() is None:
-            if journal.exists() and journal.read_bytes().count(b"\n") >= lines:
-                time.sleep(random.uniform(0, 0.1))
-                process.send_signal(signal.SIGKILL)
-                break
-            time.sleep(0.002)
-        struck += process.wait() == -signal.SIGKILL
-    return struck
-
-
-def test_killed_builds_give_the_table_of_a_whole_one(
-    folder: Path, whole: PassRates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_command_and_the_function_agree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(folder)
-    out = tmp_path / "t.parquet"
-    assert kill_at([1, 5, 11], folder, out) == 3
-    assert not out.exists()
-    assert run_command(command(folder, out)) == 0
-    assert rows(PassRates.load(out)) == rows(whole)
-    assert os.listdir(tmp_path) == ["t.parquet"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("repeat", range(5))
-def test_many_kills(
-    repeat: int, folder: Path, whole: PassRates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folder)
-    out = tmp_path / "t.parquet"
-    moments = sorted(random.Random(repeat).sample(range(1, 19), 4))
-    assert kill_at(moments, folder, out) >= 1
-    assert run_command(command(folder, out)) == 0
-    assert rows(PassRates.load(out)) == rows(whole)
-
-
-def test_the_command_and_the_function_agree(folder: Path, whole: PassRates, tmp_path: Path) -> None:
-    sampler = TransformersSampler(make_model(), make_tokenizer(), name=str(folder / "model"))
-    sampler.network.config.dtype = None
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    sizes = ["--engine-option", "batch_size=8", "--training-rollouts", "36"]
+    assert run_command(command(tmp_path / "whole.parquet", *sizes)) == 0
+    told = capsys.readouterr()
+    whole = PassRates.load(tmp_path / "whole.parquet")
+    assert f"{PROMPTS} prompts; loading model" in told.err
+    assert f"whole.parquet: {whole}, mean reward {whole.means.mean():.4f}" in told.out
+    tokens = whole.provenance.extra["tokens"]
+    assert f"cost: 72 rollouts, {tokens:,} tokens" in told.out
+    assert f"36 rollouts of the same length and speed: {tokens / 2:,.0f} tokens" in told.out
+    assert "the cache has 2 times as many rollouts" in told.out
+    assert "cut at max_tokens: " in told.err
+    engine = TransformersEngine(make_model(), make_tokenizer(), name="model", batch_size=8)
     table = build_cache(
-        load_prompts(str(folder / "prompts.jsonl"), source_column="task"),
-        sampler,
+        load_prompts("prompts.jsonl", source_column="task"),
+        engine,
         NamedVerifier("odd", "1", lambda completion, _: float(len(completion) % 2)),
         tmp_path / "t.parquet",
         n=6,
-        settings=SamplingSettings(max_tokens=40, stop=("\n",)),
-        batch_size=2,
+        settings=SamplingSettings(max_tokens=12, stop=("\n",)),
     )
     assert rows(table) == rows(whole)
     assert 0 < table.means.mean() < 1
-
-
-def test_info(whole: PassRates, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["cache", "info", str(folder / "whole.parquet")]) == 0
-    output = capsys.readouterr().out
-    assert "40 prompts, 240 rollouts (6 each), counts of successes" in output
-    assert f"pass rate: {whole.means.mean():.4f}" in output
-    assert f"at exactly 0: {(whole.means == 0).mean():.1%}" in output
-    assert "verifier: length_rewards:odd" in output
-    assert "sum: 40 prompts" in output
-    bars = [line for line in output.splitlines() if " to " in line and line.startswith("    ")]
-    assert len(bars) == 10
-    assert sum(int(line.split()[3]) for line in bars) == 40
+    build = whole.provenance.extra["build"]
+    assert build["options"]["engine_options"] == {"batch_size": 8}
+    assert build["options"]["data"][0]["source_column"] == "task"
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"max-tokens": 41}, "max_tokens was 40 and is now 41"),
         ({"verifier": "exakt"}, "did you mean 'exact'"),
         ({"temperature": -1}, "temperature is -1.0"),
         ({"data": "none.jsonl"}, "none.jsonl"),
-        ({"model": "none"}, "model was "),
-        ({"model": "none", "out": "t.parquet"}, "cannot load model 'none'"),
         ({"out": "none/t.parquet"}, "create it first"),
-        ({"answer-column": "anser", "verifier": "exact", "out": "t.parquet"}, "'anser'"),
+        ({"out": "/proc/t.parquet"}, "cannot write /proc/t.parquet"),
         ({"n": "many"}, "'many' is not a valid integer"),
-    ],
-)
-def test_mistakes_on_the_command_line(
-    options: dict[str, Any],
-    words: str,
-    folder: Path,
-    whole: PassRates,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(folder)
-    assert run_command(command(folder, folder / "whole.parquet", **options)) == 2
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("basis-rl: ")
-    assert words in last
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
         ({"n": 0}, "n is 0"),
-        ({"batch-size": 0}, "batch_size 0"),
         ({"dtype": "int8"}, "dtype is 'int8'"),
         ({"answer-column": "anser", "verifier": "exact"}, "needs column 'anser'"),
         ({"template": "{the prompt}"}, "did you mean 'prompt'"),
+        ({"engine": "transformer"}, "did you mean 'transformers'"),
+        ({"engine-option": "bace=1"}, "did you mean 'base'"),
+        ({"engine-option": "base"}, "write it as key=value"),
+        ({"engine-option": "base={"}, "--engine-option base={"),
+        ({"base-url": "http://x"}, "has no option 'base_url'"),
+        ({"shard": "5/4"}, "shard is 5/4"),
         ({"seed": 1, "out": "whole.parquet"}, "seed was 0 and is now 1"),
-        ({"seed": 1, "out": "begun.parquet"}, "begun.parquet.journal.jsonl was made with other"),
+        ({"model": "none", "out": "whole.parquet"}, "model was "),
+        ({"max-tokens": 41, "out": "whole.parquet"}, "max_tokens was 12 and is now 41"),
+        ({"n": 7, "out": "whole.parquet"}, "`basis-rl cache extend whole.parquet`"),
+        ({"verifier": "length_rewards:even", "out": "whole.parquet"}, "--reverify"),
+        ({"seed": 1, "out": "begun.parquet"}, "begun.parquet.journal.jsonl.gz was made with other"),
     ],
 )
 def test_mistakes_are_found_before_the_model_is_loaded(
-    options: dict[str, Any],
-    words: str,
-    folder: Path,
-    whole: PassRates,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    options: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(folder)
-    forbid_loading(monkeypatch)
-    build = whole.provenance.extra["build"]
-    sizes = [2] * 20
-    with Journal(
-        "begun.parquet.journal.jsonl", build, created="now", batch_sizes=sizes, n=6
-    ) as journal:
-        journal.append(0, Batch([[1.0] * 6] * 2))
-    try:
-        assert run_command(command(folder, tmp_path / "t.parquet", **options)) == 2
-    finally:
-        journal.remove()
-    assert words in capsys.readouterr().err
+    if not Path("whole.parquet").exists():
+        assert run_command(counted(Path("whole.parquet"))) == 0
+        assert run_command(counted(Path("begun.parquet"))) == 0
+        Path("begun.parquet").unlink()
+        capsys.readouterr()
+    opened = Counting.opened
+    assert run_command(counted(tmp_path / "t.parquet", **options)) == 2
+    assert Counting.opened == opened
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert words in last
+    if "engine" not in options and options.get("n") != "many":
+        assert last.startswith("basis-rl: ")
+    assert os.listdir(tmp_path) == []
 
 
-def forbid_loading(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(*_: Any, **__: Any) -> None:
-        pytest.fail("the model was loaded")
-
-    monkeypatch.setattr(TransformersSampler, "from_pretrained", load)
+def test_a_model_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(command(tmp_path / "t.parquet", model="none")) == 2
+    assert "cannot load model 'none'" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_finished_table_needs_no_model(
-    folder: Path,
-    whole: PassRates,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(folder)
-    forbid_loading(monkeypatch)
-    assert run_command(command(folder, folder / "whole.parquet")) == 0
-    assert "whole.parquet is there already; nothing to do" in capsys.readouterr().out
+    out = tmp_path / "t.parquet"
+    for _ in range(2):
+        assert run_command(counted(out)) == 0
+    assert Counting.opened == 1
+    assert "t.parquet is there already; nothing to do" in capsys.readouterr().out
+    out.unlink()  # all of it is in the journal
+    assert run_command(counted(out)) == 0
+    assert Counting.opened == 1
+    assert "wrote" in capsys.readouterr().out
+
+
+def test_judging_again_loads_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "t.parquet"
+    assert run_command(counted(out)) == 0
+    before = PassRates.load(out)
+    again = counted(out, "--reverify", verifier="length_rewards:even")
+    assert run_command(again) == 0
+    after = PassRates.load(out)
+    assert Counting.opened == 1
+    assert (before.means + after.means == 1).all()
+    assert after.provenance.verifier == "length_rewards:even"
+
+
+def test_completions_can_be_discarded(tmp_path: Path) -> None:
+    out = tmp_path / "t.parquet"
+    assert run_command(counted(out, "--discard-completions")) == 0
+    assert os.listdir(tmp_path) == ["t.parquet"]
+    assert run_command(counted(out, "--reverify")) == 2
+    assert run_command(["cache", "extend", out, "--n", 8]) == 2
+
+
+def test_shards_and_adaptive_builds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys: list[str] = []
+    for part in ("1/2", "2/2"):
+        out = tmp_path / f"{part[0]}.parquet"
+        assert run_command(counted(out, "--adaptive", shard=part, n=20)) == 0
+        keys += PassRates.load(out).keys
+    assert sorted(keys) == sorted(p.key for p in load_prompts("prompts.jsonl"))
+    told = capsys.readouterr().out
+    assert "adaptive: " in told
+    assert "expected error of a pass rate 0." in told
+
+
+def test_extending_in_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "t.parquet"
+    options = ["--engine-option", "base=3"]
+    assert run_command(counted(out, *options)) == 0
+    before = PassRates.load(out)
+    assert run_command(["cache", "extend", out]) == 2
+    assert "give --n, --data, or both" in capsys.readouterr().err
+    assert run_command(["cache", "extend", out, "--n", 4]) == 2
+    assert "n is 4, and " in capsys.readouterr().err
+    more = write_prompts(tmp_path / "more.jsonl", range(8, 20))
+    asked = ["cache", "extend", out, "--n", 10, "--data", more]
+    assert run_command([*asked, "--verifier-processes", 0]) == 0
+    table = PassRates.load(out)
+    assert list(table.keys)[:PROMPTS] == list(before.keys)
+    assert table.n.tolist() == [10] * 20
+    assert table.sources == ["sum"] * 20
+    build = table.provenance.extra["build"]
+    assert build["options"]["engine_options"] == {"base": 3}
+    assert [data["data"] for data in build["options"]["data"]] == ["prompts.jsonl", str(more)]
+    lines = [line for line in journal_lines(out) if line["kind"] == "completions"]
+    assert sum(len(line["texts"]) for line in lines) == 200
+    opened = Counting.opened
+    assert run_command(asked) == 0
+    assert "nothing to do" in capsys.readouterr().out
+    assert run_command(["cache", "extend", out, "--n", 11, "--verifier-processes", 0]) == 0
+    assert PassRates.load(out).n.tolist() == [11] * 20
+    assert Counting.opened == opened + 1
+    more.unlink()
+    write_prompts(more, range(9, 20))
+    assert run_command(["cache", "extend", out, "--n", 12]) == 0  # 8 is in the first data set
+    write_prompts(more, range(9, 19))
+    assert run_command(["cache", "extend", out, "--n", 13]) == 2
+    assert "1 prompts of " in capsys.readouterr().err
+
+
+def test_refreshing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, new = tmp_path / "t.parquet", tmp_path / "new.parquet"
+    assert run_command(counted(out, seed=3, temperature=0.5, limit=5)) == 0
+    asked = ["cache", "refresh", out, "--model", "model2", "--verifier-processes", 0]
+    assert run_command([*asked, "--out", new]) == 0
+    before, after = PassRates.load(out), PassRates.load(new)
+    assert list(after.keys) == list(before.keys)
+    assert after.provenance.model == "model2"
+    for name in ("temperature", "verifier", "verifier_version", "max_tokens", "stop"):
+        assert getattr(after.provenance, name) == getattr(before.provenance, name)
+    assert after.provenance.extra["build"]["seed"] == 3
+    assert (after.means + before.means == 1).all()  # one letter more
+    assert run_command([*asked, "--out", out]) == 2
+    assert "is the old cache: name another file" in capsys.readouterr().err
+    PassRates.from_counts(["a"], [1], 2).save(out)
+    assert run_command([*asked, "--out", tmp_path / "x.parquet"]) == 2
+    assert "does not say how it was built" in capsys.readouterr().err
 
 
 def test_a_long_prompt_is_found_before_sampling(
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(folder)
     data = tmp_path / "long.jsonl"
     texts = ["1+1=", "2+2=", "3+3=", "x" * 300]
     data.write_text("".join(json.dumps({"prompt": t, "answer": "x"}) + "\n" for t in texts))
     options = {"data": data, "source-column": "prompt"}
-    assert run_command(command(folder, tmp_path / "t.parquet", **options)) == 2
+    assert run_command(command(tmp_path / "t.parquet", **options)) == 2
     assert "has 300 tokens" in capsys.readouterr().err
     assert os.listdir(tmp_path) == ["long.jsonl"]
 
@@ -258,20 +302,96 @@ def test_warnings_are_one_line_and_no_library_talks(folder: Path, tmp_path: Path
     data.write_text("".join(json.dumps(line) + "\n" for line in lines))
     options = {"data": data, "answer-column": "right"}
     done = subprocess.run(
-        [sys.executable, "-m", "basis_rl", *command(folder, tmp_path / "t.parquet", **options)],
+        [sys.executable, "-m", "basis_rl", *command(tmp_path / "t.parquet", **options)],
         cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        env=environment(),
         capture_output=True,
         text=True,
         check=True,
+        timeout=120,
     )
     told = [line for line in done.stderr.splitlines() if line.strip()]
     assert told[0].startswith("warning: ")
     assert told[1].startswith("warning: ")
     assert "another answer" in told[1]
     assert told[2].startswith("1 prompts; loading")
-    assert all(line.startswith("sampling") for line in told[3:])
+    assert all(line.startswith(("sampling", "cut at max_tokens")) for line in told[3:])
     assert "wrote" in done.stdout
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+
+
+@pytest.fixture
+def slow_build(folder: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """A build that takes minutes, with verifier processes, and what it writes."""
+    out = tmp_path / "t.parquet"
+    data = write_prompts(tmp_path / "many.jsonl", range(2000))
+    options = {"data": data, "n": 50, "engine-option": "batch_size=4", "verifier-processes": 1}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "basis_rl", *command(out, **options)],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    yield process, out
+    process.kill()
+    process.wait()
+
+
+def test_ctrl_c_is_clean(slow_build: tuple[subprocess.Popen[str], Path]) -> None:
+    process, out = slow_build
+    deadline = time.monotonic() + 60
+    while not (
+        journal_path(out).exists()
+        and any(line["kind"] == "completions" for line in journal_lines(out))
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in told
+    lines = told.strip().splitlines()
+    assert lines[-1] == "basis-rl: stopped; run the same command again to go on where it stopped"
+    assert journal_lines(out)[-1]["kind"] == "session"
+
+
+def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, time\n"
+        "from basis_rl.cli.build_run import second_stop_ends_at_once\n"
+        "with second_stop_ends_at_once():\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        time.sleep(20)\n"
+        "    except KeyboardInterrupt:\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        time.sleep(20)\n"
+    )
+    start = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 130
+    assert done.stderr.startswith("basis-rl: stopped; run the same command again")
+    assert time.monotonic() - start < 20
+    before = signal.getsignal(signal.SIGINT)
+    with second_stop_ends_at_once():
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_the_cost_against_training() -> None:
+    end = BuildProgress(17398, 17398, 1113472, 1113472, 0, 0, 0.0, 4 * 3600.0, 0.5, 0)
+    told = cost_lines(end, 800_000_000, 77_000)
+    assert told[0] == "cost: 1,113,472 rollouts, 800,000,000 tokens, 4.00 hours in all sessions"
+    assert "55,322,451 tokens, 0.28 hours of sampling" in told[1]
+    assert "14.5 times as many" in told[1]
+    assert len(cost_lines(end, 800_000_000)) == 1
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ EDITS: list[tuple[Any, str]] = [
     (set_column("successes", pa.array([9] * 30, pa.int32())), "successes[0] is 9 of n = 8"),
     (set_column("successes", COUNTS), "does not match its checksum"),
     (set_metadata(model="other"), "does not match its checksum"),
-    (set_metadata(schema_version=2), "upgrade it"),
+    (set_metadata(schema_version=3), "upgrade it"),
     (set_metadata(schema_version=None), "no schema version"),
     (set_metadata(temperature="hot"), "provenance temperature is 'hot'"),
     (without_provenance, "metadata cannot be read"),

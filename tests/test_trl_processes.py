@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -12,6 +13,9 @@ import pytest
 pytest.importorskip("trl")
 
 from trl_ranks import CASES, ROWS, run
+
+from basis_rl.passrates import prompt_key
+from basis_rl.passrates.training_record import read_record
 
 SCRIPT = Path(__file__).with_name("trl_ranks.py")
 
@@ -52,3 +56,18 @@ def test_two_processes_give_the_advantages_of_one(
         assert rank["state"] == one["state"]
         assert rank["table"] == one["table"]
     assert two[0]["metrics"] == one["metrics"]
+
+
+def test_two_processes_record_each_rollout_once(ranks: list[dict[str, Any]]) -> None:
+    for case in CASES:
+        batches = list(read_record(Path(ranks[0]["folder"]) / case))
+        assert [batch.step for batch in batches] == [0, 1, 2]
+        for step, batch in enumerate(batches):
+            ids = [name for rank in ranks for name in rank[case]["steps"][step]["ids"]]
+            numbers = [int(name.split("-")[1]) for name in ids]
+            assert batch.keys == [prompt_key(f"{n // 10}+{n % 10}=") for n in numbers]
+            wanted = [None if n % 7 == 3 else float(n % 3 == 0) for n in numbers]
+            assert [None if math.isnan(r) else r for r in batch.rewards] == wanted
+            has_sources = case == "robust"
+            sources = ["a" if n % 2 else "b" for n in numbers]
+            assert batch.sources == (sources if has_sources else None)

@@ -68,7 +68,7 @@ def main() -> None:
         name: run(folder / name, state.num_processes, ddp_backend="gloo", **changes)
         for name, changes in CASES.items()
     }
-    results["world_size"] = state.num_processes
+    results |= {"world_size": state.num_processes, "folder": str(folder)}
     path = folder / f"rank{state.process_index}.json"
     path.write_text(json.dumps(results))
 

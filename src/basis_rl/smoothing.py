@@ -9,6 +9,8 @@ from basis_rl.batch import FloatArray, IntArray
 from basis_rl.errors import ConfigError
 
 SMOOTHINGS = ("none", "jeffreys", "empirical-bayes")
+# Pseudo-observations for stored rewards; "empirical-bayes" fits the number.
+_PSEUDO_OBSERVATIONS = {"none": 0.0, "jeffreys": 1.0}
 _PSEUDO_COUNT_RANGE = (0.05, 1e3)
 
 
@@ -70,6 +72,16 @@ def fit_beta_binomial(
         if change < tolerance:
             break
     return a, b
+
+
+def pseudo_observations(method: str, values: FloatArray, offsets: IntArray) -> float:
+    """Pseudo-observations that a prompt with stored rewards gets from its population.
+
+    0 for "none", 1 for "jeffreys", fitted to the table for "empirical-bayes".
+    """
+    if method == "empirical-bayes":
+        return credibility_pseudo_count(values, offsets)
+    return _PSEUDO_OBSERVATIONS[method]
 
 
 def credibility_pseudo_count(values: FloatArray, offsets: IntArray) -> float:

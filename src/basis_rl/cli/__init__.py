@@ -19,6 +19,7 @@ COMMANDS = {
 }
 USAGE_ERROR = 2
 INTERRUPTED = 130
+STOPPED = "stopped; run the same command again to go on where it stopped"
 
 
 class LazyGroup(click.Group):
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ModuleNotFoundError as error:
         _fail(f"{error}: install what this command needs, e.g. pip install 'basis-rl[trl]'", 1)
     except (KeyboardInterrupt, click.Abort):
-        _fail("stopped; run the same command again to go on where it stopped", INTERRUPTED)
+        _fail(STOPPED, INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -7,7 +7,13 @@ import click
 from basis_rl.cli import LazyGroup
 
 COMMANDS = {
+    "absorb": ("basis_rl.cli.cache_absorb", "absorb"),
+    "merge": ("basis_rl.cli.cache_merge", "merge"),
     "build": ("basis_rl.cli.cache_build", "build"),
+    "extend": ("basis_rl.cli.cache_extend", "extend"),
+    "refresh": ("basis_rl.cli.cache_refresh", "refresh"),
+    "check": ("basis_rl.cli.cache_check", "check"),
+    "import": ("basis_rl.cli.cache_import", "import_"),
     "info": ("basis_rl.cli.cache_info", "info"),
 }
 

@@ -11,15 +11,11 @@ import click
 from basis_rl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from basis_rl.prompts import Prompt
+    from basis_rl.prompts import Prompt, Repeats
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+_DATA_HELP = "Prompts: .jsonl, .json, .parquet, reasoning-gym:<task>, hub id."
 _OPTIONS = [
-    click.option(
-        "--data",
-        required=True,
-        help="Prompts: .jsonl, .json, .parquet, reasoning-gym:<task>, hub id.",
-    ),
     click.option("--split", default="train", show_default=True, help="Split of a hub data set."),
     click.option("--prompt-column", default="prompt", show_default=True),
     click.option("--answer-column", default="answer", show_default=True),
@@ -49,11 +45,25 @@ def data_options(command: Function) -> Function:
     """Add the options of a data set to a command; `prompts_of` reads them."""
     for option in reversed(_OPTIONS):
         command = option(command)
-    return command
+    return click.option("--data", required=True, help=_DATA_HELP)(command)
 
 
-def prompts_of(options: Mapping[str, Any]) -> list[Prompt]:
-    """Prompts that the options name.
+def more_data_options(command: Function) -> Function:
+    """Add the options of a data set that may be left out."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return click.option("--data", help=_DATA_HELP)(command)
+
+
+def data_given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a data set among a command's, as JSON types; `prompts_of` reads them too."""
+    names = ("data", "split", "prompt_column", "answer_column", "key_column", "source_column")
+    more = ("template", "system", "chat", "limit")
+    return {name: options[name] for name in (*names, *more)} | {"where": list(options["where"])}
+
+
+def prompts_of(options: Mapping[str, Any], *, repeats: Repeats | None = None) -> list[Prompt]:
+    """Prompts that the options name; repeats are counted, or warned of where nobody counts.
 
     Raises
     ------
@@ -75,6 +85,7 @@ def prompts_of(options: Mapping[str, Any]) -> list[Prompt]:
         chat=options["chat"],
         where=wanted_rows(options["where"]),
         answer_column=options["answer_column"],
+        repeats=repeats,
     )
 
 

@@ -5,6 +5,7 @@ Source: arXiv 2605.27293.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
@@ -52,8 +53,8 @@ class Basis(Estimator):
     Parameters
     ----------
     pass_rates : PassRates
-        Counts make the form for 0/1 rewards, stored rewards the one for real rewards
-        (Appendix E).
+        Counts and rates make the form for 0/1 rewards, stored rewards the one for real rewards
+        (Appendix E). Rates have no n, and need ``smoothing="none"``.
     preset : {"robust", "paper", "paper-literal"}
         Defaults of the next three. "robust": shift, leave-one-out, jeffreys. "paper": unb,
         whole-batch, none. "paper-literal": unb, active-set, none; Eq. 5 as printed, which
@@ -84,7 +85,7 @@ class Basis(Estimator):
     Raises
     ------
     ConfigError
-        If an option is unknown, out of range, or does not go with another.
+        If an option is unknown, out of range, or does not go with another or with the table.
 
     Notes
     -----
@@ -133,6 +134,12 @@ class Basis(Estimator):
             variance_floor=variance_floor,
             continuous=pass_rates.is_continuous,
         )
+        if pass_rates.is_adaptive and self.options.smoothing == "none":
+            warnings.warn(
+                "these pass rates were sampled adaptively: prompts stopped early at 0 and 1, and "
+                "without smoothing they stay there; use smoothing='jeffreys'",
+                stacklevel=2,
+            )
         self.preset = preset
         self.pass_rates = pass_rates
         self.max_unverified = check_share("max_unverified", max_unverified)
@@ -249,5 +256,6 @@ def check_zero_one(rollouts: RewardBatch) -> None:
         row = int(valid.argmin())
         raise BatchError(
             f"the reward {float(rewards[row])} of prompt {rollouts.keys[row]!r} is not 0 or 1, and "
-            "the table holds counts: build it with PassRates.from_rewards for real rewards"
+            "the table holds pass rates of 0/1 rewards: build it with PassRates.from_rewards for "
+            "real rewards"
         )

@@ -11,14 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from basis_rl.batch import FloatArray, IntArray, group_index
+from basis_rl.errors import ConfigError
 from basis_rl.estimators.basis_continuous import RewardTable
 from basis_rl.passrates.table import PassRates
-from basis_rl.smoothing import credibility_pseudo_count, pseudo_counts
+from basis_rl.smoothing import pseudo_counts, pseudo_observations
 from basis_rl.values import logit_of_counts
 
 POPULATION_ATOMS = 32
-# Pseudo-observations for stored rewards; "empirical-bayes" fits the number.
-PSEUDO_OBSERVATIONS = {"none": 0.0, "jeffreys": 1.0}
 
 
 class Priors(NamedTuple):
@@ -64,14 +63,37 @@ def binary_logits(table: PassRates, priors: Priors, smoothing: str) -> FloatArra
 
     A stand-in is the mean of its prompts' pass rates, which counts as many rollouts as there are
     prompts.
+
+    Raises
+    ------
+    ConfigError
+        If rates whose n is unknown are to be smoothed.
     """
-    assert table.successes is not None
+    rates, members = table.means, priors.members()
+    sums, prompts = [rates[rows].sum() for rows in members], [len(rows) for rows in members]
+    if table.successes is None:
+        check_no_smoothing(smoothing)
+        # Without pseudo-counts n does not matter: as one rollout with a reward of the rate.
+        passed, failed = np.append(rates, sums), np.append(1.0 - rates, np.subtract(prompts, sums))
+        return logit_of_counts(passed, failed)
     a, b = pseudo_counts(smoothing, table.successes, table.n)
-    rates = table.successes / table.n
-    members = priors.members()
-    successes = np.concatenate([table.successes, [rates[rows].sum() for rows in members]])
-    n = np.concatenate([table.n, [len(rows) for rows in members]])
+    successes, n = np.append(table.successes, sums), np.append(table.n, prompts)
     return logit_of_counts(successes + a, n - successes + b)
+
+
+def check_no_smoothing(smoothing: str) -> None:
+    """Refuse to smooth rates whose n is unknown.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if smoothing != "none":
+        raise ConfigError(
+            f"smoothing {smoothing!r} needs the number of rollouts behind each pass rate, and this "
+            "table holds rates without it: import them with it (`basis-rl cache import --n N`) if "
+            "you know it, or pass smoothing='none', which trusts rates of exactly 0 and 1"
+        )
 
 
 def reward_table(table: PassRates, priors: Priors, smoothing: str) -> RewardTable:
@@ -85,11 +107,7 @@ def reward_table(table: PassRates, priors: Priors, smoothing: str) -> RewardTabl
     levels = (np.arange(POPULATION_ATOMS) + 0.5) / POPULATION_ATOMS
     population = np.stack([np.quantile(rewards, levels) for rewards in inside])
     own = priors.source_of if priors.source_of is not None else np.zeros(priors.prompts, np.int64)
-    pseudo = (
-        credibility_pseudo_count(values, offsets)
-        if smoothing == "empirical-bayes"
-        else PSEUDO_OBSERVATIONS[smoothing]
-    )
+    pseudo = pseudo_observations(smoothing, values, offsets)
     return RewardTable(
         values,
         np.concatenate([offsets, np.full(len(members), offsets[-1])]),

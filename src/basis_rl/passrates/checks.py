@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -11,9 +12,12 @@ import numpy.typing as npt
 from basis_rl.batch import FloatArray, IntArray
 from basis_rl.batch import as_keys as batch_keys
 from basis_rl.errors import BatchError, PassRatesError
+from basis_rl.passrates.keys import HASH_DIGITS
+from basis_rl.passrates.texts import PackedTexts, compact
 
 Keys = Sequence[str | int] | npt.NDArray[np.generic]
 Array = TypeVar("Array", FloatArray, IntArray)
+_HASH = re.compile(rf"(?:[0-9a-f]{{{HASH_DIGITS},32}})?")
 MAX_COUNT = 2**31 - 1  # the file stores counts as int32
 
 
@@ -25,26 +29,51 @@ def as_keys(keys: Keys, *, what: str) -> list[str]:
         raise PassRatesError(str(error)) from None
 
 
-def index_of(keys: list[str]) -> dict[str, int]:
-    """Row of each key; refuses an empty table, an empty key and a key that appears twice."""
-    if not keys:
-        raise PassRatesError("a table of pass rates needs at least one prompt: keys is empty")
-    row_of = dict(zip(keys, range(len(keys)), strict=True))
-    if len(row_of) < len(keys):
-        first: dict[str, int] = {}
-        for row, key in enumerate(keys):
-            if first.setdefault(key, row) != row:
-                raise PassRatesError(
-                    f"key {key!r} is in rows {first[key]} and {row}: give each prompt one row (sum "
-                    "the counts, or add the second row later with with_counts or with_rewards)"
-                )
-    if "" in row_of:
-        raise PassRatesError(f"keys[{row_of['']}] is empty: give every prompt a key")
-    return row_of
+def as_texts(keys: Keys, *, what: str) -> Sequence[str]:
+    """Keys or hashes as a list of strings, or packed if they are many."""
+    return keys if isinstance(keys, PackedTexts) else compact(as_keys(keys, what=what))
+
+
+def hashes(values: Keys, keys: Sequence[str]) -> Sequence[str]:
+    """Prompt hashes as `prompt_hash` gives them, one per prompt; longer ones are cut."""
+    given = as_texts(values, what="prompt_hashes")
+    check_length(len(given), len(keys), what="prompt_hashes")
+    is_long = False
+    for row, value in enumerate(given):
+        if not _HASH.fullmatch(value):
+            raise PassRatesError(
+                f"prompt_hashes[{row}] is {value!r} (prompt {keys[row]!r}): give what "
+                "basis_rl.passrates.prompt_hash(prompt) returns, or '' if unknown"
+            )
+        is_long = is_long or len(value) > HASH_DIGITS
+    return compact([value[:HASH_DIGITS] for value in given]) if is_long else given
+
+
+def whole_rates(values: npt.ArrayLike, keys: Sequence[str]) -> FloatArray:
+    """Pass rates from 0 to 1 as a float64 array of shape (P,)."""
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise PassRatesError(
+            f"rates cannot be read as numbers ({error}): pass one from 0 to 1 per prompt"
+        ) from None
+    if array.ndim != 1:
+        raise PassRatesError(f"rates has shape {array.shape}: pass one number per prompt")
+    check_length(len(array), len(keys), what="rates")
+    bad = ~((array >= 0.0) & (array <= 1.0))  # true for NaN
+    if bad.any():
+        row = int(bad.argmax())
+        is_nan = bool(np.isnan(array[row]))
+        remedy = "leave prompts without a rate out" if is_nan else "divide percentages by 100"
+        raise PassRatesError(
+            f"rates[{row}] is {array[row]} (prompt {keys[row]!r}): rates lie between 0 and 1; "
+            f"{remedy}"
+        )
+    return array
 
 
 def whole_counts(
-    values: npt.ArrayLike, prompts: int, keys: list[str], *, what: str, scalar: bool = False
+    values: npt.ArrayLike, prompts: int, keys: Sequence[str], *, what: str, scalar: bool = False
 ) -> IntArray:
     """Read counts as an int64 array of shape (P,); a scalar stands for all prompts."""
     try:
@@ -77,7 +106,7 @@ def whole_counts(
     return array.astype(np.int64)
 
 
-def check_n(n: IntArray, keys: list[str]) -> None:
+def check_n(n: IntArray, keys: Sequence[str]) -> None:
     """Refuse a prompt without rollouts."""
     if n.min() < 1:
         row = int((n < 1).argmax())
@@ -87,7 +116,7 @@ def check_n(n: IntArray, keys: list[str]) -> None:
         )
 
 
-def check_successes(successes: IntArray, n: IntArray, keys: list[str]) -> None:
+def check_successes(successes: IntArray, n: IntArray, keys: Sequence[str]) -> None:
     """Refuse successes outside 0 to n."""
     bad = (successes < 0) | (successes > n)
     if bad.any():
@@ -98,7 +127,7 @@ def check_successes(successes: IntArray, n: IntArray, keys: list[str]) -> None:
         )
 
 
-def reward_list(values: npt.ArrayLike, row: int, keys: list[str]) -> list[float]:
+def reward_list(values: npt.ArrayLike, row: int, keys: Sequence[str]) -> list[float]:
     """One prompt's rewards as a list of floats."""
     prompt = f" (prompt {keys[row]!r})" if row < len(keys) else ""
     try:
@@ -115,7 +144,7 @@ def reward_list(values: npt.ArrayLike, row: int, keys: list[str]) -> list[float]
     return rewards
 
 
-def check_rewards(values: FloatArray, offsets: IntArray, keys: list[str]) -> None:
+def check_rewards(values: FloatArray, offsets: IntArray, keys: Sequence[str]) -> None:
     """Refuse rewards that are not finite, or not one per rollout."""
     check_length(len(values), int(offsets[-1]), what="reward_values", of="rollouts")
     finite = np.isfinite(values)

@@ -4,60 +4,122 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 
 import numpy as np
 
-from basis_rl.batch import FloatArray
+from basis_rl.batch import FloatArray, group_index
+from basis_rl.passrates.histogram import Bin, bins, common_n
 from basis_rl.passrates.table import PassRates
 
-BINS = 10
+_EIGHTHS = "▏▎▍▌▋▊▉█"
 _BAR_WIDTH = 40
+_MOST_SOURCES = 20
+_MOST_CHARACTERS = 200  # of a provenance entry
+WHAT = {"counts": "pass rate", "rewards": "mean reward", "rates": "pass rate"}
 
 
-def describe(table: PassRates, path: str | os.PathLike[str]) -> str:
-    """Counts, mean, shares at the ends, histogram and provenance of a table."""
+def describe(
+    table: PassRates, path: str | os.PathLike[str], *, blocks: bool = True, width: int = 80
+) -> str:
+    """Counts, mean, shares at the ends, histogram, sources and provenance of a table.
+
+    Parameters
+    ----------
+    table : PassRates
+    path : path
+        Shown as the title.
+    blocks : bool
+        Whether bars may be drawn with Unicode's block characters.
+    width : int
+        Columns of the terminal.
+    """
     means = table.means
-    lines = [f"{os.fspath(path)}: {_size(table)}", *_summary(table, means), "", *histogram(means)]
+    lines = [f"{os.fspath(path)}: {size(table)}"]
+    if "warning" in table.provenance.extra:
+        lines.append(f"  WARNING: {table.provenance.extra['warning']}")
+    lines += [*_summary(table, means), ""]
+    lines += bars(bins(table), blocks=blocks, width=width)
     if table.sources is not None:
-        lines += ["", *_by_source(table.sources, means)]
+        lines += ["", *_by_source(table, means)]
     lines += ["", "provenance"]
     for name, value in table.provenance.to_dict().items():
-        text = value if isinstance(value, str) else json.dumps(value)
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        if len(text) > _MOST_CHARACTERS:
+            text = f"{text[: _MOST_CHARACTERS - 1]}…"
         lines.append(f"  {name}: {text}")
     return "\n".join(lines)
 
 
-def histogram(means: FloatArray) -> list[str]:
-    """Text bars of mean rewards in ten bins of equal width, with the prompts in each."""
-    low, high = min(0.0, float(means.min())), max(1.0, float(means.max()))
-    counts, edges = np.histogram(means, bins=BINS, range=(low, high))
-    lines = []
-    for count, left, right in zip(counts.tolist(), edges[:-1], edges[1:], strict=True):
-        # A bin with prompts never looks empty.
-        bar = "#" * -(-count * _BAR_WIDTH // max(counts.tolist()))
-        lines.append(f"  {left:6.2f} to {right:5.2f} {count:8d} {bar}".rstrip())
-    return lines
-
-
-def _size(table: PassRates) -> str:
+def size(table: PassRates) -> str:
+    """Prompts, rollouts and kind of a table in a few words."""
+    prompts = f"{len(table):,} prompt" + ("" if len(table) == 1 else "s")
+    if table.kind == "rates":
+        return f"{prompts}, rates of an unknown number of rollouts"
+    n = common_n(table)
+    each = f"{int(table.n.min())} to {int(table.n.max())} each" if n is None else f"{n} each"
     kind = "rewards" if table.is_continuous else "counts of successes"
-    low, high = int(table.n.min()), int(table.n.max())
-    each = f"{low} each" if low == high else f"{low} to {high} each"
-    return f"{len(table)} prompts, {int(table.n.sum())} rollouts ({each}), {kind}"
+    return f"{prompts}, {int(table.n.sum()):,} rollouts ({each}), {kind}"
+
+
+def bars(found: Sequence[Bin], *, blocks: bool, width: int) -> list[str]:
+    """One line a bin: its label, its prompts, their share and a bar."""
+    total, most = sum(b.count for b in found), max(b.count for b in found)
+    label = max(len(b.label) for b in found)
+    digits = len(str(most))
+    room = max(min(_BAR_WIDTH, width - label - digits - 13), 8)
+    return [
+        f"  {b.label:>{label}}  {b.count:{digits}d}  {b.count / total:6.1%} "
+        f"{_bar(b.count / most * room, blocks)}".rstrip()
+        for b in found
+    ]
+
+
+def _bar(length: float, blocks: bool) -> str:
+    """A bar so many characters long; one that is not empty never looks empty."""
+    if not blocks:
+        return "#" * int(np.ceil(length))
+    eighths = int(np.ceil(length * 8))
+    return _EIGHTHS[7] * (eighths // 8) + (_EIGHTHS[eighths % 8 - 1] if eighths % 8 else "")
 
 
 def _summary(table: PassRates, means: FloatArray) -> list[str]:
-    what = "mean reward" if table.is_continuous else "pass rate"
-    return [
-        f"  {what}: {means.mean():.4f} (standard deviation over prompts {means.std():.4f})",
+    lines = [
+        f"  {WHAT[table.kind]}: {means.mean():.4f} "
+        f"(standard deviation over prompts {means.std():.4f})",
         f"  prompts at exactly 0: {(means == 0).mean():.1%}, "
         f"at exactly 1: {(means == 1).mean():.1%}",
     ]
+    tokens = table.provenance.extra.get("tokens")
+    rollouts = int(table.n.sum())
+    if isinstance(tokens, int) and not isinstance(tokens, bool) and rollouts:
+        lines.append(f"  tokens: {tokens:,} ({tokens / rollouts:,.0f} a rollout)")
+    if table.prompt_hashes is not None:
+        known = sum(map(bool, table.prompt_hashes))
+        lines.append(f"  prompts with a hash of their text: {known}")
+    return lines
 
 
-def _by_source(sources: list[str], means: FloatArray) -> list[str]:
-    names = np.array(sources)
-    return [
-        f"  {name}: {int((names == name).sum())} prompts, mean {means[names == name].mean():.4f}"
-        for name in sorted(set(sources))
+def _by_source(table: PassRates, means: FloatArray) -> list[str]:
+    """A row a source, the largest first."""
+    assert table.sources is not None
+    names = list(dict.fromkeys(table.sources))
+    source = group_index(table.sources)
+    prompts = np.bincount(source)
+    rollouts = np.bincount(source, weights=table.n)
+    mean, at_zero, at_one = (
+        np.bincount(source, weights=weights) / prompts
+        for weights in (means, means == 0, means == 1)
+    )
+    order = sorted(range(len(names)), key=lambda i: (-prompts[i], names[i]))
+    shown = order[:_MOST_SOURCES]
+    width = max(len("source"), *(len(names[i]) for i in shown))
+    lines = [f"  {'source':<{width}}  prompts  rollouts    mean    at 0    at 1"]
+    lines += [
+        f"  {names[i]:<{width}} {prompts[i]:8d} {rollouts[i]:9.0f} {mean[i]:7.4f} "
+        f"{at_zero[i]:7.1%} {at_one[i]:7.1%}"
+        for i in shown
     ]
+    if len(order) > len(shown):
+        lines.append(f"  and {len(order) - len(shown)} more sources")
+    return lines

@@ -23,6 +23,7 @@ import numpy as np
 from basis_rl.errors import PassRatesError
 
 DIGITS = 32
+HASH_DIGITS = 16
 
 
 def prompt_key(prompt: str | Sequence[Mapping[str, Any]]) -> str:
@@ -39,6 +40,19 @@ def prompt_key(prompt: str | Sequence[Mapping[str, Any]]) -> str:
         If the prompt is neither, or a message holds what JSON cannot (an image, say).
     """
     return hashlib.sha256(canonical(prompt).encode("ascii")).hexdigest()[:DIGITS]
+
+
+def prompt_hash(prompt: str | Sequence[Mapping[str, Any]]) -> str:
+    """Short hash that a table with named keys keeps, so that a changed prompt is noticed.
+
+    The first 16 digits of `prompt_key`.
+
+    Raises
+    ------
+    PassRatesError
+        As `prompt_key`.
+    """
+    return prompt_key(prompt)[:HASH_DIGITS]
 
 
 def canonical(prompt: str | Sequence[Mapping[str, Any]]) -> str:

@@ -1,53 +1,64 @@
-"""Pass rates of prompts under a reference policy, as counts or as the rewards themselves."""
+"""Pass rates of prompts under a reference policy: counts, the rewards themselves, or bare rates."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, repeat
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from basis_rl.batch import FloatArray, IntArray
 from basis_rl.errors import PassRatesError
+from basis_rl.passrates import merge
 from basis_rl.passrates.checks import (
     Keys,
     as_keys,
+    as_texts,
     check_length,
     check_n,
     check_rewards,
     check_successes,
     frozen,
-    index_of,
+    hashes,
     reward_list,
     whole_counts,
+    whole_rates,
 )
+from basis_rl.passrates.key_index import index_of
 from basis_rl.passrates.provenance import Provenance
 
 if TYPE_CHECKING:
     import os
 
+Kind = Literal["counts", "rewards", "rates"]
+
 
 class PassRates:
     """Reference rollouts of P prompts, one row a prompt; immutable.
 
-    Make one with `from_counts` (rewards 0 and 1), `from_rewards` (any rewards) or `load`.
+    Make one with `from_counts` (rewards 0 and 1), `from_rewards` (any rewards), `from_rates` (rates
+    of an unknown number of rollouts) or `load`.
 
     Attributes
     ----------
-    keys : list of str, length P
-        All different.
+    keys : sequence of str, length P
+        All different. A list; in a large table another sequence, equal to the list.
     sources : list of str, length P, or None
         Data set or task of each prompt.
     n : int64 array, shape (P,)
-        Reference rollouts of each prompt, at least 1.
+        Reference rollouts of each prompt, at least 1; all 0 in a table of rates.
     successes : int64 array, shape (P,), or None
-        Rewards of 1 among them; None in a table of rewards.
+        Rewards of 1 among them, in a table of counts.
     reward_values : float64 array, shape (sum of n,), or None
-        Rewards of all prompts in a row; None in a table of counts.
+        Rewards of all prompts in a row, in a table of rewards.
     reward_offsets : int64 array, shape (P + 1,), or None
         Prompt i has ``reward_values[reward_offsets[i]:reward_offsets[i + 1]]``.
+    rates : float64 array, shape (P,), or None
+        Pass rates from 0 to 1, in a table of rates.
+    prompt_hashes : sequence of str, length P, or None
+        `prompt_hash` of each prompt where the key does not depend on its text; "" if unknown.
     provenance : Provenance
         What made the table.
     """
@@ -55,28 +66,39 @@ class PassRates:
     def __init__(
         self,
         keys: Keys,
-        n: npt.ArrayLike,
+        n: npt.ArrayLike = 0,
         *,
         successes: npt.ArrayLike | None = None,
         reward_values: npt.ArrayLike | None = None,
+        rates: npt.ArrayLike | None = None,
         sources: Keys | None = None,
+        prompt_hashes: Keys | None = None,
         provenance: Provenance | None = None,
     ) -> None:
-        self.keys = as_keys(keys, what="keys")
-        self._row_of = index_of(self.keys)
+        self.keys = as_texts(keys, what="keys")
+        self._index = index_of(self.keys)
         prompts = len(self.keys)
+        if sum(values is not None for values in (successes, reward_values, rates)) != 1:
+            raise PassRatesError(
+                "a table holds successes, rewards or rates: pass exactly one of successes, "
+                "reward_values and rates"
+            )
         self.n = frozen(whole_counts(n, prompts, self.keys, what="n", scalar=True))
-        check_n(self.n, self.keys)
         self.successes: IntArray | None = None
         self.reward_values: FloatArray | None = None
         self.reward_offsets: IntArray | None = None
-        if (successes is None) == (reward_values is None):
-            raise PassRatesError("a table holds successes or rewards: pass exactly one of the two")
-        if successes is not None:
+        self.rates: FloatArray | None = None
+        if rates is not None:
+            if self.n.any():
+                raise PassRatesError("rates have no n: pass successes and n with from_counts")
+            self.rates = frozen(whole_rates(rates, self.keys))
+        elif successes is not None:
+            check_n(self.n, self.keys)
             counts = whole_counts(successes, prompts, self.keys, what="successes")
             check_successes(counts, self.n, self.keys)
             self.successes = frozen(counts)
         else:
+            check_n(self.n, self.keys)
             offsets: IntArray = np.concatenate([[0], np.cumsum(self.n)])
             values: FloatArray = np.array(reward_values, dtype=np.float64)
             check_rewards(values, offsets, self.keys)
@@ -85,6 +107,7 @@ class PassRates:
         self.sources = None if sources is None else as_keys(sources, what="sources")
         if self.sources is not None:
             check_length(len(self.sources), prompts, what="sources")
+        self.prompt_hashes = None if prompt_hashes is None else hashes(prompt_hashes, self.keys)
         self.provenance = provenance or Provenance()
 
     @classmethod
@@ -95,6 +118,7 @@ class PassRates:
         n: npt.ArrayLike,
         *,
         sources: Keys | None = None,
+        prompt_hashes: Keys | None = None,
         provenance: Provenance | None = None,
     ) -> PassRates:
         """Table of 0/1 rewards: ``successes[i]`` of ``n[i]`` rollouts of prompt i were right.
@@ -108,6 +132,7 @@ class PassRates:
         n : int or array of int, shape (P,)
             At least 1.
         sources : sequence of str, shape (P,), optional
+        prompt_hashes : sequence of str, shape (P,), optional
         provenance : Provenance, optional
 
         Raises
@@ -116,7 +141,14 @@ class PassRates:
             If a key appears twice, a count is out of range or not whole, lengths differ, or
             there are no prompts.
         """
-        return cls(keys, n, successes=successes, sources=sources, provenance=provenance)
+        return cls(
+            keys,
+            n,
+            successes=successes,
+            sources=sources,
+            prompt_hashes=prompt_hashes,
+            provenance=provenance,
+        )
 
     @classmethod
     def from_rewards(
@@ -125,6 +157,7 @@ class PassRates:
         rewards: Sequence[npt.ArrayLike],
         *,
         sources: Keys | None = None,
+        prompt_hashes: Keys | None = None,
         provenance: Provenance | None = None,
     ) -> PassRates:
         """Table of any rewards: prompt i had ``rewards[i]``, a list with one per rollout.
@@ -136,6 +169,7 @@ class PassRates:
         rewards : sequence of P sequences of float
             Lists may differ in length; none may be empty, all values are finite.
         sources : sequence of str, shape (P,), optional
+        prompt_hashes : sequence of str, shape (P,), optional
         provenance : Provenance, optional
 
         Raises
@@ -149,7 +183,49 @@ class PassRates:
         check_length(len(lists), len(names), what="rewards")
         values = np.array(list(chain.from_iterable(lists)), dtype=np.float64)
         n = [len(values) for values in lists]
-        return cls(names, n, reward_values=values, sources=sources, provenance=provenance)
+        return cls(
+            names,
+            n,
+            reward_values=values,
+            sources=sources,
+            prompt_hashes=prompt_hashes,
+            provenance=provenance,
+        )
+
+    @classmethod
+    def from_rates(
+        cls,
+        keys: Keys,
+        rates: npt.ArrayLike,
+        *,
+        sources: Keys | None = None,
+        prompt_hashes: Keys | None = None,
+        provenance: Provenance | None = None,
+    ) -> PassRates:
+        """Table of bare pass rates, measured on a number of rollouts that nobody knows.
+
+        How far such a rate can be trusted is unknown too: it cannot be smoothed, and no rollouts
+        can be added to it.
+
+        Parameters
+        ----------
+        keys : sequence of str or int, shape (P,)
+            All different; integers are taken as their decimal strings.
+        rates : array of float, shape (P,)
+            0 to 1.
+        sources : sequence of str, shape (P,), optional
+        prompt_hashes : sequence of str, shape (P,), optional
+        provenance : Provenance, optional
+
+        Raises
+        ------
+        PassRatesError
+            If a key appears twice, a rate is out of range, lengths differ, or there are no
+            prompts.
+        """
+        return cls(
+            keys, rates=rates, sources=sources, prompt_hashes=prompt_hashes, provenance=provenance
+        )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PassRates:
@@ -177,13 +253,27 @@ class PassRates:
         file.save(self, path)
 
     @property
+    def kind(self) -> Kind:
+        """What the table holds: "counts", "rewards" or "rates"."""
+        if self.rates is not None:
+            return "rates"
+        return "rewards" if self.successes is None else "counts"
+
+    @property
     def is_continuous(self) -> bool:
-        """Whether the table holds rewards, not counts."""
-        return self.successes is None
+        """Whether the table holds rewards of any value."""
+        return self.reward_values is not None
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether each prompt was sampled until its pass rate was known well enough."""
+        return "adaptive" in self.provenance.extra
 
     @property
     def means(self) -> FloatArray:
         """Mean reward of each prompt (its raw pass rate); float64, shape (P,)."""
+        if self.rates is not None:
+            return self.rates
         if self.successes is not None:
             means: FloatArray = self.successes / self.n
             return means
@@ -194,15 +284,12 @@ class PassRates:
 
     def rows(self, keys: Keys) -> IntArray:
         """Row of each key, -1 where the table does not know it; int64, shape (B,)."""
-        names = as_keys(keys, what="keys")
-        return np.fromiter(
-            map(self._row_of.get, names, repeat(-1)), dtype=np.int64, count=len(names)
-        )
+        return self._index.rows(as_keys(keys, what="keys"))
 
     def coverage(self, keys: Keys) -> float:
         """Share of the distinct keys that the table knows, 0 to 1; NaN without keys."""
-        names = set(as_keys(keys, what="keys"))
-        return len(names & self._row_of.keys()) / len(names) if names else float("nan")
+        names = list(set(as_keys(keys, what="keys")))
+        return float((self._index.rows(names) >= 0).mean()) if names else float("nan")
 
     def with_counts(
         self,
@@ -211,32 +298,22 @@ class PassRates:
         n: npt.ArrayLike,
         *,
         sources: Keys | None = None,
+        prompt_hashes: Keys | None = None,
     ) -> PassRates:
         """Add 0/1 rollouts: known prompts' counts are summed, new ones appended; a new table.
 
         Raises
         ------
         PassRatesError
-            As in `from_counts`; if this table holds rewards; if the sources are missing for new
-            prompts of a table that has them, given for one that has none, or contradict it.
+            As in `from_counts`; if this table holds rewards or rates; if the sources are missing
+            for new prompts of a table that has them, given for one that has none, or contradict
+            it; if a prompt's hash is another one here.
         """
-        if self.successes is None:
-            raise PassRatesError("this table holds rewards, not counts: add with with_rewards")
-        more = PassRates.from_counts(keys, successes, n, sources=sources)
-        assert more.successes is not None
-        rows, names, all_sources = self._merge(more)
-        total_n = np.zeros(len(names), dtype=np.int64)
-        total_successes = np.zeros(len(names), dtype=np.int64)
-        total_n[: len(self)], total_successes[: len(self)] = self.n, self.successes
-        total_n[rows] += more.n
-        total_successes[rows] += more.successes
-        return PassRates.from_counts(
-            names,
-            total_successes,
-            total_n,
-            sources=all_sources,
-            provenance=self.provenance.extended(),
+        merge.check_kind(self, "counts")
+        more = PassRates.from_counts(
+            keys, successes, n, sources=sources, prompt_hashes=prompt_hashes
         )
+        return merge.counts(self, more)
 
     def with_rewards(
         self,
@@ -244,56 +321,23 @@ class PassRates:
         rewards: Sequence[npt.ArrayLike],
         *,
         sources: Keys | None = None,
+        prompt_hashes: Keys | None = None,
     ) -> PassRates:
         """Add rewards after those of known prompts, new prompts at the end; a new table.
 
         Raises
         ------
         PassRatesError
-            As in `from_rewards`; if this table holds counts; sources as in `with_counts`.
+            As in `from_rewards`; if this table holds counts or rates; sources and hashes as in
+            `with_counts`.
         """
-        if not self.is_continuous:
-            raise PassRatesError("this table holds counts, not rewards: add with with_counts")
-        more = PassRates.from_rewards(keys, rewards, sources=sources)
-        rows, names, all_sources = self._merge(more)
-        assert self.reward_values is not None
-        assert more.reward_values is not None
-        owner = np.concatenate([np.repeat(np.arange(len(self)), self.n), np.repeat(rows, more.n)])
-        values = np.concatenate([self.reward_values, more.reward_values])
-        return PassRates(
-            names,
-            np.bincount(owner, minlength=len(names)),
-            reward_values=values[np.argsort(owner, kind="stable")],
-            sources=all_sources,
-            provenance=self.provenance.extended(),
-        )
+        merge.check_kind(self, "rewards")
+        more = PassRates.from_rewards(keys, rewards, sources=sources, prompt_hashes=prompt_hashes)
+        return merge.rewards(self, more)
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def __repr__(self) -> str:
-        kind = "rewards" if self.is_continuous else "counts"
-        return f"PassRates({len(self)} prompts, {int(self.n.sum())} rollouts, {kind})"
-
-    def _merge(self, more: PassRates) -> tuple[IntArray, list[str], list[str] | None]:
-        """Rows of ``more`` in the joint table, and the joint table's keys and sources."""
-        rows = self.rows(more.keys)
-        new = rows < 0
-        if more.sources is not None and self.sources is None:
-            raise PassRatesError("this table has no sources: add without sources=")
-        if more.sources is None and self.sources is not None and new.any():
-            key = more.keys[int(new.argmax())]
-            raise PassRatesError(f"prompt {key!r} is new and this table has sources: pass sources=")
-        if more.sources is not None and self.sources is not None:
-            for key, row, source in zip(more.keys, rows.tolist(), more.sources, strict=True):
-                if row >= 0 and self.sources[row] != source:
-                    raise PassRatesError(
-                        f"prompt {key!r} has source {self.sources[row]!r} here and {source!r} in "
-                        "what is added: use one name, or other keys"
-                    )
-        rows[new] = len(self) + np.arange(int(new.sum()))
-        fresh = np.flatnonzero(new).tolist()
-        names = self.keys + [more.keys[i] for i in fresh]
-        if self.sources is None:
-            return rows, names, None
-        return rows, names, self.sources + [(more.sources or [])[i] for i in fresh]
+        rollouts = "n unknown" if self.kind == "rates" else f"{int(self.n.sum())} rollouts"
+        return f"PassRates({len(self)} prompts, {rollouts}, {self.kind})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from basis_rl.errors import PromptsError
@@ -13,7 +13,7 @@ from basis_rl.prompts import files, generated, hub
 from basis_rl.prompts.columns import column_value, required_value
 from basis_rl.prompts.template import Message, as_prompt, fill, with_system
 
-__all__ = ["Message", "Prompt", "check_data", "column_value", "load_prompts"]
+__all__ = ["Message", "Prompt", "Repeats", "check_data", "column_value", "load_prompts"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,40 @@ class Prompt:
     prompt: str | list[Message]
     source: str | None
     columns: dict[str, Any]
+
+
+@dataclass
+class Repeats:
+    """Rows of a data set that repeat an earlier prompt.
+
+    Attributes
+    ----------
+    read : int
+        Rows read.
+    repeated : int
+        Rows with a prompt that an earlier row has.
+    conflicts : list of str
+        Place and answers of each of these whose answer is another one.
+    """
+
+    read: int = 0
+    repeated: int = 0
+    conflicts: list[str] = field(default_factory=list)
+
+    def warn(self, data: str) -> None:
+        """Say in a warning or two what was left out."""
+        if self.repeated:
+            warnings.warn(
+                f"{data}: {self.repeated} of {self.read} rows repeat an earlier prompt and were "
+                "left out",
+                stacklevel=3,
+            )
+        if self.conflicts:
+            warnings.warn(
+                f"{data}: {len(self.conflicts)} of these repeats have another answer than the "
+                f"prompt's first row, which was kept (first: {self.conflicts[0]})",
+                stacklevel=3,
+            )
 
 
 def check_data(data: str) -> None:
@@ -67,6 +101,7 @@ def load_prompts(
     chat: bool | None = None,
     where: Mapping[str, Any] | None = None,
     answer_column: str = "answer",
+    repeats: Repeats | None = None,
 ) -> list[Prompt]:
     r"""Prompts of a data set, in its order, each once.
 
@@ -101,6 +136,8 @@ def load_prompts(
         Keep rows whose column has the given value (or one of a list of values).
     answer_column : str
         Column in which repeats of a prompt are compared, where there is one.
+    repeats : Repeats, optional
+        Filled in, in place of the warnings.
 
     Returns
     -------
@@ -118,11 +155,10 @@ def load_prompts(
         raise PromptsError("a system message needs chat prompts: set chat to true or drop system")
     if source_column is None and data.startswith(generated.PREFIX):
         source_column = "metadata.source_dataset"
-    read = repeated = 0
-    conflicts: list[str] = []
+    found = Repeats() if repeats is None else repeats
     prompts: dict[str, Prompt] = {}
     for place, row in _rows(data, split):
-        read += 1
+        found.read += 1
         if where and not _is_wanted(row, where, place):
             continue
         if template is None:
@@ -138,10 +174,10 @@ def load_prompts(
                     f"{place}: key {key!r} is also that of another prompt: make column "
                     f"{key_column!r} unique, or leave the key column out"
                 )
-            repeated += 1
+            found.repeated += 1
             answers = [_optional(r, answer_column) for r in (prompts[key].columns, row)]
             if answers[0] != answers[1]:
-                conflicts.append(
+                found.conflicts.append(
                     f"{place}: {answer_column} {answers[1]!r:.40}, before {answers[0]!r:.40}"
                 )
             continue
@@ -150,19 +186,12 @@ def load_prompts(
         if len(prompts) == limit:
             break
     if not prompts:
-        what = f"{read} rows and none that fits {dict(where or {})}" if read else "no rows"
+        what = (
+            f"{found.read} rows and none that fits {dict(where or {})}" if found.read else "no rows"
+        )
         raise PromptsError(f"{data} has {what}: there is nothing to train on")
-    if repeated:
-        warnings.warn(
-            f"{data}: {repeated} of {read} rows repeat an earlier prompt and were left out",
-            stacklevel=2,
-        )
-    if conflicts:
-        warnings.warn(
-            f"{data}: {len(conflicts)} of these repeats have another answer than the prompt's "
-            f"first row, which was kept (first: {conflicts[0]})",
-            stacklevel=2,
-        )
+    if repeats is None:
+        found.warn(data)
     return list(prompts.values())
 
 

@@ -6,7 +6,10 @@ import hashlib
 import json
 from collections.abc import Sequence
 
+import numpy as np
+
 from basis_rl.passrates import PassRates
+from basis_rl.passrates.texts import joined
 from basis_rl.prompts import Prompt, column_value
 from basis_rl.train.config import RewardItem
 
@@ -28,9 +31,11 @@ def of_prompts(prompts: Sequence[Prompt], items: Sequence[RewardItem]) -> str:
 
 
 def of_pass_rates(table: PassRates) -> str:
-    """Hash of keys, numbers of rollouts, and successes or rewards."""
-    digest = hashlib.sha256("\n".join(table.keys).encode())
-    for values in (table.n, table.successes, table.reward_values):
+    """Hash of keys, numbers of rollouts, and successes, rewards or rates."""
+    digest = hashlib.sha256()
+    for piece in joined(table.keys, "\n"):
+        digest.update(piece.encode())
+    for values in (table.n, table.successes, table.reward_values, table.rates):
         if values is not None:
-            digest.update(values.tobytes())
+            digest.update(np.ascontiguousarray(values).data)
     return digest.hexdigest()[:16]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from basis_rl import estimators
 from basis_rl.errors import ConfigError
 from basis_rl.passrates import PassRates
-from basis_rl.prompts import Prompt, check_data, load_prompts
+from basis_rl.prompts import Prompt, Repeats, check_data, load_prompts
 from basis_rl.train import fingerprints, rewards
 from basis_rl.train.arguments import make_arguments
 from basis_rl.train.command import cache_command, is_sum
@@ -83,17 +83,29 @@ def prepare(config: TrainConfig) -> Plan:
         **config.estimator_options,
     )
     verifiers = with_place("reward", rewards.make_verifiers, config.reward)
-    train = _load(config.data, config.data.train, config.data.split, config.data.limit, "train")
+    train = training_prompts(config)
     evaluation = _load(
         config.data, config.data.eval, config.data.eval_split, config.data.eval_limit, "eval"
     )
-    train = rewards.with_answers(config.reward.items(), train, data="data.train")
     evaluation = rewards.with_answers(config.reward.items(), evaluation, data="data.eval")
     evaluation = _without_training_prompts(evaluation, train)
     arguments = make_arguments(config, sources=train[0].source is not None)
     plan = Plan(config, train, evaluation, verifiers, pass_rates, arguments)
     _check_fit(plan, estimator)
     return plan
+
+
+def training_prompts(config: TrainConfig, *, repeats: Repeats | None = None) -> list[Prompt]:
+    """Prompts that a configuration trains on: those with what its verifiers need.
+
+    Raises
+    ------
+    BasisError
+        One line that names the key and the remedy.
+    """
+    data = config.data
+    prompts = _load(data, data.train, data.split, data.limit, "train", repeats)
+    return rewards.with_answers(config.reward.items(), prompts, data="data.train")
 
 
 def _check_exists(config: TrainConfig, path: str) -> None:
@@ -124,7 +136,12 @@ def as_rows(prompts: Sequence[Prompt]) -> list[dict[str, Any]]:
 
 
 def _load(
-    data: DataSection, names: str | list[str] | None, split: str, limit: int | None, part: str
+    data: DataSection,
+    names: str | list[str] | None,
+    split: str,
+    limit: int | None,
+    part: str,
+    repeats: Repeats | None = None,
 ) -> list[Prompt]:
     prompts: dict[str, Prompt] = {}
     for name in _as_list(names):
@@ -141,6 +158,7 @@ def _load(
             system=data.system,
             chat=data.chat,
             where=data.where,
+            repeats=repeats,
         )
         repeated = sum(prompt.key in prompts for prompt in loaded)
         if repeated:

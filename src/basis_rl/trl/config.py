@@ -84,6 +84,9 @@ class BasisConfig(GRPOConfig, _OneRollout):  # type: ignore[misc]
     max_zero_batches : int
         Error after this many generation batches in a row without any advantage other than 0;
         0 never stops.
+    record_rewards : bool
+        Write the reward of every rollout to ``basis_rewards.jsonl`` in ``output_dir``; `basis-rl
+        cache absorb` reads it.
     plain_logits : bool, optional
         Compute log-probabilities from the model's own logits instead of TRL's fused head. None
         does so on a CPU, where it is faster.
@@ -134,6 +137,9 @@ class BasisConfig(GRPOConfig, _OneRollout):  # type: ignore[misc]
     )
     max_zero_batches: int = field(
         default=50, metadata={"help": "Batches of zero advantages in a row before an error."}
+    )
+    record_rewards: bool = field(
+        default=True, metadata={"help": "Write rewards to basis_rewards.jsonl in output_dir."}
     )
     plain_logits: bool | None = field(
         default=None, metadata={"help": "Log-probabilities from plain logits; default: on a CPU."}

@@ -82,6 +82,7 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "scale_rewards": _one_of("none", "batch", "group", True, False),
     "mask_truncated_completions": _one_of(True, False, None),
     "plain_logits": _one_of(True, False, None),
+    "record_rewards": _one_of(True, False),
     "gpg_scale": _one_of(*objectives.GPG_SCALES),
     "estimator": _text(),
     "pass_rates": _text(none=True),

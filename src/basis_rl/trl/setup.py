@@ -12,6 +12,7 @@ from basis_rl.estimators import registry
 from basis_rl.estimators.base import Estimator
 from basis_rl.passrates import PassRates, Provenance
 from basis_rl.trl.checks import check_coverage, check_provenance, named_rewards
+from basis_rl.trl.record import RewardRecord
 from basis_rl.trl.rows import RowNames, shorten
 
 if TYPE_CHECKING:
@@ -190,3 +191,12 @@ def run_provenance(config: BasisConfig, model: Any, functions: Sequence[Any]) ->
         top_k=config.top_k,
         max_tokens=config.max_completion_length,
     )
+
+
+def make_record(config: BasisConfig, model: Any, reward_funcs: Any) -> RewardRecord | None:
+    """What writes the run's rewards down; None if that is switched off."""
+    if not config.record_rewards or config.output_dir is None:
+        return None
+    functions = list(reward_funcs) if isinstance(reward_funcs, list | tuple) else [reward_funcs]
+    rewards = named_rewards(functions, config.reward_weights)
+    return RewardRecord(config.output_dir, run_provenance(config, model, functions), rewards)

@@ -18,9 +18,10 @@ from basis_rl.trl.config import BasisConfig
 from basis_rl.trl.logprobs import plain_log_probs, supports_plain_logits
 from basis_rl.trl.objectives import ROW_NORMALISED, gpg_factor
 from basis_rl.trl.paper import PAPER
+from basis_rl.trl.record import RewardRecord
 from basis_rl.trl.rows import RowNames
 from basis_rl.trl.sampler import EpochSampler
-from basis_rl.trl.setup import check_data, check_run, make_estimator
+from basis_rl.trl.setup import check_data, check_run, make_estimator, make_record
 from basis_rl.trl.state import load_state, save_state
 from basis_rl.trl.watch import EmptyLossWatch, ZeroAdvantageWatch
 
@@ -102,6 +103,7 @@ class BasisTrainer(GRPOTrainer):  # type: ignore[misc]
         self._rewards: torch.Tensor | None = None
         self._lengths: list[int] = []
         super().__init__(model, reward_funcs, args, train_dataset, *more, **kwargs)
+        self._record: RewardRecord | None = make_record(args, model, reward_funcs)
         self._plain_logits = self._wants_plain_logits()
 
     # Rewards and advantages
@@ -160,6 +162,8 @@ class BasisTrainer(GRPOTrainer):  # type: ignore[misc]
             step=self.state.global_step,
             policy_version=self.state.global_step,
         )
+        if self._record is not None and self.is_world_process_zero():
+            self._record.write(batch)
         estimate = self.estimator.estimate(batch)
         self._estimates_made += 1
         advantages = estimate.advantages
