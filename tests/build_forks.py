@@ -104,6 +104,8 @@ def main(folder: str) -> None:
                 build(Path(job["out"]), job["pause"])
                 code = 0
             finally:
+                if job["pause"]:
+                    marker(Path(job["out"])).touch()  # a build that failed is not waited for
                 os._exit(code)
         print(child, flush=True)
         sys.stdin.readline()  # the build's number stays its own until the killer is done

@@ -140,6 +140,10 @@ def test_counts_are_added_to_the_cache(tmp_path: Path) -> None:
     more = absorb(run, out, tmp_path / "more.parquet", steps="3:").table
     assert more.n.tolist() == [7, 5, 1]
     assert [note["steps"] for note in more.provenance.extra["absorbed"]] == [[1, 2], [3, 3]]
+    # Where the cache's rollouts are left out, so are those that it has absorbed.
+    alone = absorb(run, out, tmp_path / "alone.parquet", steps="2:", replace=True).table
+    assert [note["steps"] for note in alone.provenance.extra["absorbed"]] == [[2, 3]]
+    assert alone.n.tolist() == [1, 1]
 
 
 def test_replace_keeps_the_run_alone(tmp_path: Path) -> None:

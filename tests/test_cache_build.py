@@ -97,9 +97,11 @@ def test_a_stopped_build_goes_on(
     ("options", "words", "remedy"),
     [
         ({"n": 5}, "n was 4 and is now 5", "basis-rl cache extend"),
-        ({"prompts": prompts(9)}, "prompts was 10 and is now 9", "basis-rl cache extend"),
-        ({"adaptive": True}, "adaptive was False and is now True", "basis-rl cache extend"),
-        ({"shard": (1, 1)}, "shard was None and is now '1/1'", "basis-rl cache extend"),
+        ({"prompts": prompts(11)}, "prompts was 10 and is now 11", "basis-rl cache extend"),
+        ({"n": 3}, "n was 4 and is now 3): use the same ones", "choose another output"),
+        ({"prompts": prompts(9)}, "prompts was 10 and is now 9", "): use the same ones"),
+        ({"adaptive": True}, "adaptive was False and is now True", "): use the same ones"),
+        ({"shard": (1, 1)}, "shard was None and is now '1/1'", "): use the same ones"),
         ({"seed": 1}, "seed was 0 and is now 1", "choose another output"),
         (
             {"settings": SamplingSettings(max_tokens=3, temperature=0.5)},
@@ -418,6 +420,23 @@ def test_extending(stop_after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert path.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
     with pytest.raises(PassRatesError, match=r"n is 5, and .* has 6 already"):
         build(path, **{**more, "n": 5})
+    with pytest.raises(PassRatesError, match=r"2 prompts of .* any more \(first: 'k10'\)"):
+        build(path, **{**more, "prompts": prompts(10)})
+
+
+def test_an_extension_that_was_stopped_is_not_judged_again_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    build(path)
+    with pytest.raises(KeyboardInterrupt):
+        build(path, Digits(1), n=6, extend=True)
+    with pytest.raises(PassRatesError, match="14 completions are not sampled yet"):
+        build(path, verifier=is_odd("2"), n=6, reverify=True)
+    assert PassRates.load(path).n.tolist() == [4] * 10
+
+
+def test_a_prompt_without_a_source_among_others(tmp_path: Path) -> None:
+    items = [Prompt("a", "a", None, {}), Prompt("b", "b", "x", {})]
+    assert build(tmp_path / "t.parquet", prompts=items).sources == ["", "x"]
 
 
 def test_extending_needs_the_same_model_and_verifier(tmp_path: Path) -> None:
@@ -508,6 +527,16 @@ def test_judging_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def build_again(path: Path, verifier: Any, **options: Any) -> PassRates:
     settings = {"n": 4, "settings": SETTINGS, "prompts": prompts(), **options}
     return build_cache(settings.pop("prompts"), None, verifier, path, reverify=True, **settings)
+
+
+def test_after_other_answers_were_judged_the_build_goes_on_with_them(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    build(path)
+    items = [Prompt("k0", "p0", "a", {"answer": "9"}), *prompts()[1:]]
+    build(path, prompts=items, reverify=True)
+    assert build(path, prompts=items, n=5, extend=True).n.tolist() == [5] * 10
+    with pytest.raises(PassRatesError, match="the row of prompt 'k0'"):
+        build(path, n=6, extend=True)
 
 
 def test_judging_an_unfinished_build_again(tmp_path: Path) -> None:

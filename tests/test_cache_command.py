@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,10 +16,11 @@ from cache_parts import Digits, journal_lines, rows
 from random_qwen3 import make_model, make_tokenizer, save_model
 
 from basis_rl import cli
+from basis_rl.cli import build_run
 from basis_rl.cli.build_run import second_stop_ends_at_once
 from basis_rl.cli.data_options import unescaped
 from basis_rl.passrates import PassRates
-from basis_rl.passrates.build import BuildProgress, build_cache, journal_path
+from basis_rl.passrates.build import BuildProgress, build_cache, journal_path, session
 from basis_rl.passrates.build.cost import cost_lines
 from basis_rl.prompts import load_prompts
 from basis_rl.rollouts import Completion, Request, Rollouts, SamplingSettings, TransformersEngine
@@ -263,6 +265,125 @@ def test_extending_in_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     write_prompts(more, range(9, 19))
     assert run_command(["cache", "extend", out, "--n", 13]) == 2
     assert "1 prompts of " in capsys.readouterr().err
+
+
+def test_extending_keeps_all_settings(tmp_path: Path) -> None:
+    out = tmp_path / "t.parquet"
+    settings = {"seed": 3, "revision": "r", "dtype": "bfloat16", "temperature": 0.5, "n": 9}
+    assert run_command(counted(out, "--adaptive", shard="1/2", **settings)) == 0
+    before = PassRates.load(out).provenance.extra["build"]
+    assert run_command(["cache", "extend", out, "--n", 10, "--verifier-processes", 0]) == 0
+    assert PassRates.load(out).provenance.extra["build"] == {**before, "n": 10}
+
+
+def test_refreshing_keeps_shard_and_options_of_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ENGINES, "other", (__name__, "Counting"))
+    out = tmp_path / "t.parquet"
+    assert run_command(counted(out, "--engine-option", "base=3", shard="1/2")) == 0
+    asked = ["cache", "refresh", out, "--model", "model2", "--verifier-processes", 0]
+    for engine, options in (("counting", {"base": 3}), ("other", {})):
+        new = tmp_path / f"{engine}.parquet"
+        assert run_command([*asked, "--out", new, "--engine", engine]) == 0
+        build = PassRates.load(new).provenance.extra["build"]
+        assert (build["shard"], build["options"]["engine_options"]) == ("1/2", options)
+
+
+def test_a_log_has_lines_of_progress(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run_command(counted(tmp_path / "quick.parquet")) == 0
+    assert "sampling 18/72 completions" not in capsys.readouterr().err
+    monkeypatch.setattr(build_run, "_SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(session, "_SECONDS_BETWEEN_REPORTS", 0.0)
+    assert run_command(counted(tmp_path / "t.parquet")) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert any(re.match(r"sampling 18/72 completions, \d+/12 prompts, ", line) for line in told)
+
+
+def test_adaptive_with_few_rollouts_says_that_it_saves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(counted(tmp_path / "t.parquet", "--adaptive", n=8)) == 0
+    assert "with --n 8 every prompt gets all of them" in capsys.readouterr().err
+    assert run_command(counted(tmp_path / "u.parquet", "--adaptive", n=9)) == 0
+    assert "raise --n" not in capsys.readouterr().err
+
+
+def test_a_data_set_that_has_grown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, data = tmp_path / "t.parquet", write_prompts(tmp_path / "d.jsonl", range(3))
+    assert run_command(counted(out, data=data)) == 0
+    write_prompts(data, range(5))
+    assert run_command(["cache", "extend", out, "--n", 7]) == 2
+    assert f"add them with `basis-rl cache extend {out} --data {data}`" in capsys.readouterr().err
+    asked = ["cache", "extend", out, "--data", data, "--verifier-processes", 0]
+    assert run_command(asked) == 0
+    table = PassRates.load(out)
+    assert table.n.tolist() == [6] * 5
+    assert len(table.provenance.extra["build"]["options"]["data"]) == 1
+    assert run_command([*asked, "--n", 7]) == 0
+    assert PassRates.load(out).n.tolist() == [7] * 5
+
+
+def test_another_answer_in_a_further_data_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, more = tmp_path / "t.parquet", write_prompts(tmp_path / "more.jsonl", range(10, 14))
+    assert run_command(counted(out)) == 0
+    more.write_text(more.read_text().replace('"x"', '"y"'))
+    asked = ["cache", "extend", out, "--data", more, "--verifier-processes", 0]
+    assert run_command(asked) == 0
+    told = capsys.readouterr().err
+    assert f"{more}: 2 prompts have another answer than in an earlier data set" in told
+    assert "has 'y', kept was 'x')" in told
+    write_prompts(more, range(10, 14))
+    assert run_command([*asked, "--n", 6]) == 2  # two prompts have another row now
+    assert "another answer" not in capsys.readouterr().err
+
+
+def test_judging_all_data_sets_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, more = tmp_path / "t.parquet", write_prompts(tmp_path / "more.jsonl", range(20, 23))
+    assert run_command(counted(out)) == 0
+    extend = ["cache", "extend", out, "--verifier-processes", 0]
+    assert run_command([*extend, "--data", more]) == 0
+    before, opened = PassRates.load(out), Counting.opened
+    for wrong in (["--verifier", "length_rewards:even"], ["--reverify", "--n", 7]):
+        assert run_command([*extend, *wrong]) == 2
+        assert "--reverify" in capsys.readouterr().err
+    assert run_command([*extend, "--reverify", "--verifier", "length_rewards:even"]) == 0
+    after = PassRates.load(out)
+    assert Counting.opened == opened
+    assert (before.means + after.means == 1).all()
+    assert len(after) == PROMPTS + 3
+    assert run_command([*extend, "--n", 7]) == 0
+    assert PassRates.load(out).provenance.verifier == "length_rewards:even"
+
+
+def test_merged_builds_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outs = [tmp_path / f"{number}.parquet" for number in range(3)]
+    files = [write_prompts(tmp_path / f"{i}.jsonl", range(2 * i, 2 * i + 2)) for i in range(3)]
+    for out, file in zip(outs, files, strict=True):
+        assert run_command(counted(out, data=file)) == 0
+    merged = tmp_path / "m.parquet"
+    assert run_command(["cache", "merge", *outs, "--out", merged]) == 0
+    asked = ["cache", "extend", merged, "--n", 7, "--verifier-processes", 0]
+    assert run_command(asked) == 0
+    assert PassRates.load(merged).n.tolist() == [7] * 6
+    newer = tmp_path / "newer.parquet"
+    asked = ["cache", "refresh", merged, "--model", "model2", "--verifier-processes", 0]
+    assert run_command([*asked, "--out", newer]) == 0
+    assert PassRates.load(newer).provenance.extra["data"] == ", ".join(map(str, files))
+
+
+def test_some_shards_cannot_be_extended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outs = [tmp_path / "1.parquet", tmp_path / "2.parquet"]
+    for number, out in enumerate(outs, start=1):
+        assert run_command(counted(out, shard=f"{number}/3")) == 0
+    merged = tmp_path / "m.parquet"
+    assert run_command(["cache", "merge", *outs, "--out", merged, "--partial"]) == 0
+    assert run_command(["cache", "extend", merged, "--n", 7]) == 2
+    assert f"{merged} has shards 1,2/3 only: merge it with the others" in capsys.readouterr().err
 
 
 def test_refreshing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,8 @@ import gzip
 import json
 import math
 import os
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from cache_parts import (
 )
 
 from basis_rl.errors import PassRatesError
-from basis_rl.passrates.build import journal_path
+from basis_rl.passrates.build import journal_path, members
 from basis_rl.passrates.build.journal import Journal
 from basis_rl.passrates.build.members import MemberFile, read_members
 from basis_rl.passrates.build.record import Record
@@ -198,13 +200,35 @@ def test_a_journal_without_completions_cannot_be_extended(start: bool, tmp_path:
             build(path, **options)
 
 
-def test_a_journal_in_use(tmp_path: Path) -> None:
+def test_a_journal_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members, "_LOCK_S", 0.05)
     path = tmp_path / "t.parquet"
     file = MemberFile(journal_path(path))
     with pytest.raises(PassRatesError, match="in use by another process"):
         build(path)
     file.close()
     assert len(build(path)) == 10
+
+
+def test_a_lock_that_a_killed_process_holds_a_moment_longer(tmp_path: Path) -> None:
+    file = MemberFile(journal_path(tmp_path / "t.parquet"))
+    timer = threading.Timer(0.2, file.close)
+    timer.start()
+    assert len(build(tmp_path / "t.parquet")) == 10
+    timer.join()
+
+
+def test_one_journal_whatever_the_output_is_called(tmp_path: Path) -> None:
+    path, link = tmp_path / "t.parquet", tmp_path / "link.parquet"
+    link.symlink_to(path)
+    build(link)
+    assert sorted(os.listdir(tmp_path)) == [link.name, path.name, journal_path(path).name]
+    engine = Digits()
+    assert build(path, engine, n=5, extend=True).n.tolist() == [5] * 10
+    assert len(engine.asked) == 10
+    file = MemberFile(journal_path(link))
+    file.close()
+    assert file.path == journal_path(path)
 
 
 def test_where_no_journal_can_be_made(tmp_path: Path) -> None:
@@ -309,6 +333,16 @@ def test_time_is_kept_over_sessions(tmp_path: Path) -> None:
     with journal:
         spent = sum(sessions.values())
         assert spent <= journal.seconds < spent + 5
+
+
+def test_a_killed_session_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members, "SECONDS_BETWEEN_SYNCS", 0.0)
+    path = tmp_path / "t.parquet"
+    journal = Journal(journal_path(path), {}, created="now")
+    time.sleep(0.02)
+    journal.append([{"kind": "prompts", "rows": [["a", "", ""]]}])
+    [line] = [line for line in journal_lines(path) if line["kind"] == "session"]
+    assert line["seconds"] >= 0.02
 
 
 def test_a_record_takes_few_bytes_and_finds_what_is_missing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,9 +70,11 @@ def kill_builds(
             delay = 0.0 if pause else chance.uniform(0, seconds)
             if out.exists():
                 break
-            if forks.run(out, delay, pause) == 0:
+            status = forks.run(out, delay, pause)
+            if status == 0:
                 assert out.read_bytes() == content
                 break
+            assert status == -signal.SIGKILL  # not an error of its own
             struck.append(phase(out))
         assert forks.run(out) == 0
         assert out.read_bytes() == content

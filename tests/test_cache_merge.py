@@ -147,6 +147,15 @@ def test_without_a_journal_the_result_says_so(tmp_path: Path) -> None:
     assert "no journal written" in done.output
 
 
+def test_a_journal_that_goes_on_is_not_taken(tmp_path: Path) -> None:
+    paths = shards(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        build(paths[1], Digits(1, batch=1), shard=(2, 3), n=5, extend=True)
+    merged = merge_files(paths, tmp_path / "m.parquet")
+    assert "or the build goes on" in str(merged.no_journal)
+    assert merged.table.n.tolist() == [4] * 10
+
+
 def test_a_journal_of_another_table_is_not_taken(tmp_path: Path) -> None:
     paths = shards(tmp_path)
     journal_path(paths[0]).write_bytes(journal_path(paths[1]).read_bytes())

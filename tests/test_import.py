@@ -116,6 +116,27 @@ def test_imports_point_one_way(layer):
                 assert parts[1] not in FORBIDDEN[layer], f"{path.name} imports {module}"
 
 
+# Parts of passrates that need no engine, verifier or data set.
+TABLES = ("table", "file", "keys", "key_index", "columns", "texts", "provenance", "describe")
+ADDING = ("adaptive", "merge", "merge_settings", "absorb", "seen", "training_record", "compare")
+
+
+@pytest.mark.parametrize("name", [*TABLES, *ADDING])
+def test_tables_know_nothing_of_what_samples_and_judges(name):
+    for module in imported_modules(SOURCE / "passrates" / f"{name}.py"):
+        parts = module.split(".")
+        assert parts[1:2] not in ([layer] for layer in ("rollouts", "verifiers", "prompts")), module
+        assert parts[1:3] not in (["passrates", "build"], ["passrates", "importers"]), module
+
+
+@pytest.mark.parametrize("layer", ["rollouts", "prompts"])
+def test_what_samples_knows_of_keys_alone(layer):
+    for path in sorted((SOURCE / layer).rglob("*.py")):
+        for module in imported_modules(path):
+            if module.startswith("basis_rl.passrates"):
+                assert module == "basis_rl.passrates.keys", f"{path.name} imports {module}"
+
+
 def test_no_source_file_is_over_500_lines():
     for path in SOURCE.rglob("*.py"):
         assert len(path.read_text().splitlines()) <= 500, path

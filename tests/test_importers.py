@@ -193,7 +193,7 @@ def test_only_the_range_asked_for_is_read(tmp_path: Path) -> None:
 def test_a_step_in_two_folders_is_refused(tmp_path: Path) -> None:
     for name in ("train", "validation"):
         shutil.copytree(DUMPS / "verl_v1", tmp_path / name)
-    with pytest.raises(PassRatesError, match=r"step 1 is in .*train and in .*validation"):
+    with pytest.raises(PassRatesError, match=r"step 1 is in .*train and step 1 in .*validation"):
         import_pass_rates(tmp_path, steps=(1, 1))
 
 

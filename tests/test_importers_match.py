@@ -239,3 +239,12 @@ def test_control_c_leaves_nothing_behind(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "Traceback" not in told
     assert sorted(p.name for p in tmp_path.iterdir()) == ["x.jsonl"]
+
+
+def test_two_keys_of_one_prompt_are_an_error(tmp_path: Path) -> None:
+    """Not the first one's: the same text may have two answers."""
+    prompts = [Prompt("first", "1+1=", None, {}), Prompt("second", "1+1=", None, {})]
+    with pytest.raises(PassRatesError, match=r"fits 2 prompts.*'first' and 'second'"):
+        import_pass_rates(
+            dump(tmp_path / "x.jsonl", ["1+1="]), reward_column="reward", match=prompts
+        )

@@ -220,7 +220,7 @@ def test_the_split_configuration_and_revision_are_asked_for(hub: StubbedHub) -> 
 
 def test_several_models_in_one_set_are_asked_about(hub: StubbedHub) -> None:
     hub.rows["LLM360/guru-RL-92k"] = [{"prompt": "a", "qwen2.5_7b_pass_rate": 0.5}]
-    with pytest.raises(PassRatesError, match=r"qwen3_30b_pass_rate \(Qwen/Qwen3-30B-A3B\)"):
+    with pytest.raises(PassRatesError, match=r"qwen3_30b_pass_rate \(which variant"):
         import_pass_rates("LLM360/guru-RL-92k")
 
 
@@ -298,6 +298,15 @@ def test_an_undecided_direction_is_asked_about(hub: StubbedHub) -> None:
     assert (passes.successes + failures.successes == 16).all()
     with pytest.raises(PassRatesError, match="use passes or failures"):
         import_pass_rates(name, rate_column=column, direction="up")
+    hub.rows[name] = skywork(0.7, 0.2, rows=10)
+    with pytest.raises(PassRatesError, match=r"over 10 rows.*too few to tell"):
+        import_pass_rates(name, rate_column=column)
+
+
+def test_a_direction_where_it_is_known_is_refused(hub: StubbedHub) -> None:
+    hub.rows["POLARIS-Project/Polaris-Dataset-53K"] = [{"problem": "a", "difficulty": "3/8"}]
+    with pytest.raises(PassRatesError, match="--direction has no meaning"):
+        import_pass_rates("POLARIS-Project/Polaris-Dataset-53K", direction="failures")
 
 
 def test_the_renamed_skywork_columns(hub: StubbedHub) -> None:
@@ -401,8 +410,25 @@ def test_lists_of_rewards_that_repeat(tmp_path: Path) -> None:
         {"prompt": "a", "r": [1, 0]},
         {"prompt": "a", "r": [1, 1]},
     ]
-    imported = import_pass_rates(lines(tmp_path / "x.jsonl", rows), reward_column="r")
-    assert outcome_of(imported.table) == {"a": (3, 4)}
+    path = lines(tmp_path / "x.jsonl", rows)
+    # Two rows alike are one written twice, two that differ are four rollouts; three are neither.
+    with pytest.raises(PassRatesError, match=r"line 3.*--repeats first, or --repeats sum"):
+        import_pass_rates(path, reward_column="r")
+    for repeats, outcome in (("sum", (4, 6)), ("first", (1, 2))):
+        imported = import_pass_rates(path, reward_column="r", repeats=repeats)
+        assert outcome_of(imported.table) == {"a": outcome}
+    for some, outcome in ((rows[:2], (1, 2)), (rows[1:], (3, 4))):
+        lines(path, some)
+        imported = import_pass_rates(path, reward_column="r")
+        assert outcome_of(imported.table) == {"a": outcome}
+
+
+def test_lists_that_only_look_alike_are_added_up(tmp_path: Path) -> None:
+    """Python's hashes of -1 and -2 are one number."""
+    rows = [{"prompt": "a", "r": [-1.0, 0.0]}, {"prompt": "a", "r": [-2.0, 0.0]}]
+    table = import_pass_rates(lines(tmp_path / "x.jsonl", rows), reward_column="r").table
+    assert table.n.tolist() == [4]
+    assert table.means.tolist() == [-0.75]
 
 
 def test_one_key_for_two_prompts_or_sources(tmp_path: Path) -> None:

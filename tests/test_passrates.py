@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import copy
 import pickle
 import timeit
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -215,3 +217,23 @@ def test_provenance_of_wrong_types(name: str, value: Any) -> None:
 def test_extra_cannot_hide_a_field() -> None:
     with pytest.raises(PassRatesError, match="pass model= itself"):
         Provenance(extra={"model": "m"})
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda t: pickle.loads(pickle.dumps(t))]
+)
+def test_copies_are_read_only_too(copied: Callable[[PassRates], PassRates]) -> None:
+    for table in (
+        PassRates.from_counts(["a", "b"], [1, 0], 2),
+        PassRates.from_rewards(["a", "b"], [[0.5], [1.0, 2.0]]),
+        PassRates.from_rates(["a", "b"], [0.5, 0.25]),
+    ):
+        again = copied(table)
+        assert again.means.tolist() == table.means.tolist()
+        assert again.rows(["b", "c"]).tolist() == [1, -1]
+        for name in ("n", "successes", "reward_values", "reward_offsets", "rates"):
+            array = getattr(again, name)
+            assert (array is None) == (getattr(table, name) is None)
+            if array is not None:
+                with pytest.raises(ValueError, match="read-only"):
+                    array[0] = 0

@@ -171,7 +171,7 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "repeated rows: 2 of 5, left out" in output.out
     assert "repeats with another answer: 1" in output.out
     assert "answer '3', before '1'" in output.out
-    assert "pass rates of exactly 0: 33.3%, of exactly 1: 33.3%" in output.out
+    assert "prompts at exactly 0: 33.3%, at exactly 1: 33.3%" in output.out
     assert "smoothing jeffreys" in output.out
     assert "with n = 64" in output.out
     assert output.out.endswith("fine, apart from the warnings\n")
@@ -335,3 +335,25 @@ def test_a_report_is_json() -> None:
     report = check(table_of(["a"]), prompts(["b"]), Run())
     assert isinstance(report, Report)
     assert json.loads(json.dumps(report.to_dict()))["missing"]["count"] == 1
+
+
+def test_rewards_without_smoothing_are_not_stuck_at_0_or_1() -> None:
+    """A mean reward of 0, of rewards -1 and 1, is no end."""
+    rewards = [[-1.0, 1.0], [-1.0, 1.0]]
+    prompts = [Prompt(key, key, None, {}) for key in "ab"]
+    for table, stuck in (
+        (PassRates.from_rewards(["a", "b"], rewards), False),
+        (PassRates.from_counts(["a", "b"], [0, 1], 2), True),
+    ):
+        found = check(table, prompts, Run(smoothing="none"))
+        assert found.share_at_zero > 0
+        assert any("whatever the policy learns" in text for text in found.warnings) == stuck
+
+
+def test_a_least_coverage_of_nan_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--data", str(folder / "data.jsonl"), "--min-coverage", "nan"]
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["cache", "check", str(folder / "t.parquet"), *options])
+    assert "--min-coverage" in capsys.readouterr().err

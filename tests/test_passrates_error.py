@@ -7,7 +7,10 @@ import pytest
 
 from basis_rl.passrates import PassRates
 from basis_rl.passrates.adaptive import expected_error as of_raw_means
+from basis_rl.passrates.check import Run, check
+from basis_rl.passrates.check_text import lines
 from basis_rl.passrates.expected_error import ExpectedError, expected_error
+from basis_rl.prompts import Prompt
 from basis_rl.smoothing import pseudo_counts
 
 PROMPTS = 20_000
@@ -63,3 +66,12 @@ def test_rewards_that_never_vary() -> None:
     assert found is not None
     assert (found.error, found.reward_variance, found.excess) == (0.0, 0.0, 0.0)
     assert ExpectedError(0.1, 0.0).excess == float("inf")
+
+
+def test_rewards_that_differ_between_prompts_alone() -> None:
+    """No share of a variance of 0 is stated."""
+    table = PassRates.from_rewards(["a", "b"], [[0.5, 0.5], [0.2, 0.2]])
+    prompts = [Prompt("a", "a", None, {}), Prompt("b", "b", None, {})]
+    text = " ".join(lines(check(table, prompts, Run()), "x"))
+    assert "expected baseline error: 0.0500 (root mean square, smoothing jeffreys)" in text
+    assert "inf" not in text

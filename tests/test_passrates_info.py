@@ -191,3 +191,25 @@ def test_pictures_that_cannot_be_written(
     assert output.out == ""
     assert output.err.count("\n") == 1
     assert words in output.err
+
+
+def test_rates_that_are_edges_of_bins() -> None:
+    """0.3 is right of its own edge, as are 0.6 and 0.7, which steps of 0.1 miss."""
+    rates = [k / 10 for k in range(1, 10)]
+    found = bins(PassRates.from_rates([str(rate) for rate in rates], rates))
+    assert [b.count for b in found] == [0, 0, *[1] * 9, 0]
+    assert [b.low for b in found[2:-1]] == rates
+
+
+def test_means_that_are_all_the_same() -> None:
+    found = bins(PassRates.from_rewards(["a", "b"], [[-1.0], [-1.0]]))
+    assert [(b.low, b.high, b.label, b.count) for b in found] == [(-1.0, -1.0, "-1.00", 2)]
+
+
+def test_a_rollout_and_long_sources() -> None:
+    sources = ["a/long/path/" * 9 + name for name in ("math", "code")]
+    text = describe(PassRates.from_counts(["a", "b"], [1, 0], 1, sources=sources), "x")
+    assert all(len(line) <= 100 for line in text.splitlines())
+    assert "path/math " in text
+    assert "path/code " in text
+    assert "1 prompt, 1 rollout (1 each)" in describe(PassRates.from_counts(["a"], [1], 1), "x")

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from basis_rl import verifiers
 from basis_rl.errors import ConfigError
+from basis_rl.train.config import RewardItem, RewardSection
+from basis_rl.train.rewards import make_verifiers
 from basis_rl.verifiers import NamedVerifier, Verdict, trl_reward
 from basis_rl.verifiers.compose import format_reward, length_penalty, overlong, weighted_sum
 from basis_rl.verifiers.verl_reward import (
@@ -178,3 +180,25 @@ def test_verl_can_load_the_file_by_its_path() -> None:
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     assert loaded.number_score("d", "7", "7") == 1.0
+
+
+def test_the_documented_configuration(tmp_path: Path, monkeypatch: Any) -> None:
+    yaml = pytest.importorskip("yaml")
+    pytest.importorskip("math_verify")
+    docs = (Path(__file__).parents[1] / "docs" / "verifiers.md").read_text()
+    source, rest = docs.split("```python\n# my_rewards.py\n")[1].split("```", 1)
+    (tmp_path / "my_rewards.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    reward = yaml.safe_load(rest.split("```yaml\n")[1].split("```")[0])["reward"]
+    section = RewardSection(
+        [f if isinstance(f, str) else RewardItem(**f) for f in reward["functions"]]
+    )
+    texts = ["<think>a</think><answer>$7$</answer>", "x" * 4 * 2000 + " $7$", "$8$"]
+    made = make_verifiers(section)
+    found = [verifier.submit(texts, {"answer": "7"}).result(timeout=60) for verifier in made]
+    for verifier in made:
+        verifier.close()
+    rewards = [[verdict.reward for verdict in verdicts] for verdicts in found]
+    assert rewards[:2] == [[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+    assert rewards[2] == [0.0, pytest.approx(-465 / 512, abs=2 / 512), 0.0]
+    assert [item.weight for item in section.items()] == [1.0, 0.1, 0.5]

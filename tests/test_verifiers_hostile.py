@@ -13,7 +13,7 @@ from basis_rl.verifiers import NamedVerifier, Verdict
 
 pytest.importorskip("math_verify")
 
-LIMIT_S = 0.5
+LIMIT_S = 0.25
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_a_hostile_answer_costs_its_limit_at_most(verifier: NamedVerifier, name:
     spent = time.monotonic() - start
     assert verdict.reward == 0.0
     assert verdict.failure in (None, "time-out", "memory", "SympifyError", "ValueError")
-    # Processor time is limited to 1.25 * 0.5 + 0.05 s, waiting to 1.5 s.
+    # Processor time is limited to 1.25 times the limit, waiting to 3 times.
     assert spent < (3 * LIMIT_S + 0.5) / share_of_a_core()
     assert verifier(r"so $x = 3.5$", {"answer": r"\frac{7}{2}"}) == 1.0
     assert verifier(r"so $x = 3.6$", {"answer": r"\frac{7}{2}"}) == 0.0
@@ -51,15 +51,15 @@ def test_light_verifiers_take_linear_time(name: str) -> None:
     assert not verifier.failures
 
 
-def test_hostile_answers_among_others_in_any_order() -> None:
+def test_hostile_answers_among_others_in_any_order(verifier: NamedVerifier) -> None:
     names = ["power tower", "huge integer", "100 kB of open braces"]
     texts = [HOSTILE[name] for name in names] + [f"${i}$" for i in range(12)]
     found: list[dict[str, Verdict]] = []
-    for processes, order in [(1, texts), (2, texts[::-1])]:
-        verifier = verifiers.create("math", processes=processes, limit_s=LIMIT_S)
-        verdicts = verifier.submit(order, {"answer": "7"}).result(timeout=60)
+    two = verifiers.create("math", processes=2, limit_s=LIMIT_S)
+    for judge, order in [(verifier, texts), (two, texts[::-1])]:
+        verdicts = judge.submit(order, {"answer": "7"}).result(timeout=60)
         found.append(dict(zip(order, verdicts, strict=True)))
-        verifier.close()
+    two.close()
     assert found[0] == found[1]
     assert [found[0][f"${i}$"].reward for i in range(12)] == [float(i == 7) for i in range(12)]
     assert all(found[0][text].reward == 0.0 for text in texts[:3])

@@ -94,7 +94,26 @@ def test_at_least_as_many_as_math_verify_used_directly(pairs: list[dict[str, Any
         ("1,234", "1234", 1),
         ("1,234", "1.234", 0),
         ("1,2,3", "1.2", 0),
+        # Small numbers are compared to six digits, not to six places.
+        (r"6.63 \times 10^{-34}", r"6.63 \times 10^{-34}", 1),
+        (r"6.63 \times 10^{-34}", r"1 \times 10^{-34}", 0),
+        (r"6.63 \times 10^{-34}", "0.0", 0),
+        ("0.0000001", "0.0000002", 0),
+        ("0.0000001", "10^{-7}", 1),
+        (r"\frac{1}{10^{10}}", "0.00", 0),
+        (r"\frac{1}{1679616}", "0.000001", 0),
+        (r"e^{-50}", r"e^{-51}", 0),
+        ("(0.0000001, 3)", "(0.0, 3)", 0),
+        (r"\begin{pmatrix}0.0000001\\2\end{pmatrix}", r"\begin{pmatrix}0.0\\2\end{pmatrix}", 0),
+        (r"\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{bmatrix}1\\2\end{bmatrix}", 1),
+        # Bases.
+        ("4210_{5}", "4210_{7}", 0),
+        ("4210_{5}", "4210_5", 1),
+        ("4210_{5}", "4210", 1),
         # Text as it stands in data sets.
+        (r"\$18.90", r"\$18.90", 1),
+        (r"\$18.90", "18.9", 1),
+        (r"\$18.90", "18.91", 0),
         ("#### 1,234", "1234", 1),
         (r"\text{Evelyn}", r"\text{Evelyn}", 1),
         (r"\text{(C)}", r"\text{C}", 1),
@@ -126,4 +145,38 @@ def test_a_rounded_answer_is_right_and_its_neighbours_are_wrong() -> None:
 def test_the_version_names_the_package_and_the_rules() -> None:
     from importlib.metadata import version
 
-    assert Math("answer").version == f"{version('math-verify')}+2"
+    assert Math("answer").version == f"{version('math-verify')}+3"
+
+
+@pytest.mark.parametrize(
+    ("gold", "completion", "reward"),
+    [
+        ("4", r"So $\boxed{3}$. Wait, I forgot a term: $\boxed{4}$.", 1),
+        ("3", r"So $\boxed{3}$. Wait, I forgot a term: $\boxed{4}$.", 0),
+        ("3", r"\boxed{3} \boxed{4}", 0),  # boxes of one line are one answer, a set
+        ("4", r"\boxed{3} \boxed{4}", 0),
+        ("3,4", r"\boxed{3} \boxed{4}", 1),
+        ("3", r"$\boxed{3}$ or $\boxed{4}$ or $\boxed{5}$", 0),
+        ("5", r"\boxed{5}. Indeed, $2+3=5$ and $7-3=4$.", 1),
+        ("4", r"\boxed{5}. Indeed, $2+3=5$ and $7-3=4$.", 0),
+        ("5", r"\boxed{6}. The final answer is $5$. I hope it is correct.", 1),
+        ("5", r"\boxed{1,2,3,4,5}", 0),
+        ("5", r"\boxed{5 \text{ or } 6}", 0),
+        ("5", r"\boxed{x=1, x=5}", 0),
+        ("5", r"\boxed{\mathbb{R}}", 0),
+        ("5", r"\boxed{[0,10]}", 0),
+        ("5", r"\boxed{x}", 0),
+        ("5", r"\boxed{}", 0),
+        (r"\emptyset", r"\boxed{}", 0),
+        ("(1,2)", r"\boxed{[1,2]}", 0),
+        ("(1,2)", r"\boxed{(2,1)}", 0),
+        ("50", r"\boxed{0.5}", 0),
+        (r"\frac{22}{7}", r"\boxed{3}", 0),
+        ("0.45", r"\boxed{0.5}", 0),
+        (r"\text{Monday}", r"\boxed{\text{Monday or Tuesday}}", 0),
+        ("C", r"\boxed{A, B, C}", 0),
+        ("5", "1 2 3 4 5 6 7 8 9", 0),
+    ],
+)
+def test_answers_that_hedge(gold: str, completion: str, reward: float) -> None:
+    assert judge(completion, gold) == reward

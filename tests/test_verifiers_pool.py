@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from basis_rl import verifiers
 from basis_rl.errors import BasisError, ConfigError
 from basis_rl.train.rewards import ColumnReward
 from basis_rl.verifiers import NamedVerifier, Verdict, trl_reward
+from basis_rl.verifiers.worker import ended
 
 pytest.importorskip("fcntl", reason="pools need POSIX")
 
@@ -43,7 +45,7 @@ def judge(completion, pid_file=None):
     if completion == "compute in C": return 10 ** 10 ** 10
     if completion == "allocate":
         kept = []
-        while True: kept.append(bytearray(1 << 26))
+        while True: kept.append(bytes(1 << 26))  # not written to: fast
     if completion == "allocate at once": return len(bytearray(1 << 45))
     if completion == "raise": raise KeyError("no")
     if completion == "exit": sys.exit(3)
@@ -72,6 +74,24 @@ def judge(completion, pid_file=None):
         start = time.process_time()
         while time.process_time() - start < 0.3: pass
         return 1.0
+    if completion == "stop the clock": time.monotonic = lambda: 0.0
+    if completion == "answer twice":
+        import json, socket, struct
+        for number in range(3, 64):
+            try: end = socket.socket(fileno=number)
+            except OSError: continue
+            reply = json.dumps({"reward": 1.0}).encode()
+            try: end.sendall(struct.pack("!Q", len(reply)) + reply)
+            except OSError: pass
+            end.detach()
+    if completion == "ignore signals":
+        for number in (signal.SIGPROF, signal.SIGVTALRM): signal.signal(number, signal.SIG_IGN)
+        while True: pass
+    if completion == "kill the keeper":
+        open(pid_file, "w").write(str(os.getpid()))
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(1000)
+    if completion == "fork": os.fork()
     if completion == "none": return None
     if completion == "nan": return float("nan")
     if completion == "text": return "yes"
@@ -135,18 +155,66 @@ def verdict(verifier: NamedVerifier, text: str, columns: Any = None) -> Verdict:
     ],
 )
 def test_an_answer_costs_itself_alone(make: Make, text: str, expected: str) -> None:
-    limit_s = 3.0 if text == "allocate" else LIMIT_S
-    verifier = make(limit_s=limit_s)
+    verifier = make()
     assert verdict(verifier, "right").reward == 1.0
     start = time.monotonic()
     assert verdict(verifier, text) == Verdict(0.0, expected)
     # Waiting may take 3 times the limit, computing 1.25 times.
-    assert time.monotonic() - start < (3 * limit_s + 1) / share_of_a_core()
+    assert time.monotonic() - start < (3 * LIMIT_S + 1) / share_of_a_core()
     assert verdict(verifier, "right").reward == 1.0
     assert verdict(verifier, "wrong").reward == 0.0
     assert verifier.failures == {expected: 1}
     assert verifier.first_failure is not None
     assert verifier.first_failure.startswith(expected)
+
+
+@pytest.mark.parametrize("text", ["stop the clock", "answer twice", "spin on", "close", "fork"])
+def test_the_next_answers_get_verdicts_of_their_own(make: Make, text: str) -> None:
+    verifier = make(limit_s=0.2)
+    for _ in range(2):
+        assert verdict(verifier, text).reward == 0.0
+        assert rewards(verifier, ["right", "wrong"] * 5) == [1.0, 0.0] * 5
+
+
+def test_code_that_puts_off_the_signals_is_ended_all_the_same(make: Make) -> None:
+    verifier = make(limit_s=0.2)
+    start = time.monotonic()
+    assert verdict(verifier, "ignore signals") == Verdict(0.0, "time-out")
+    assert time.monotonic() - start < 2.0 / share_of_a_core()
+    assert rewards(verifier, ["right", "wrong"]) == [1.0, 0.0]
+
+
+def test_a_worker_ends_with_its_keeper(make: Make, tmp_path: Path) -> None:
+    verifier = make()
+    row = {"pid_file": str(tmp_path / "pid")}
+    assert verdict(verifier, "kill the keeper", row) == Verdict(0.0, "process died")
+    assert gone(int((tmp_path / "pid").read_text()))
+    assert verifier("right", {}) == 1.0
+
+
+def test_the_end_of_a_worker_is_seen_without_waitid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "waitid", raising=False)  # macOS has it from Python 3.13 on
+    child = os.fork()
+    if child == 0:
+        time.sleep(0.2)
+        os._exit(7)
+    status = ended(child)
+    assert status is None
+    while status is None:
+        time.sleep(0.01)
+        status = ended(child)
+    assert os.waitstatus_to_exitcode(status) == 7
+
+
+def test_where_there_are_no_worker_processes(
+    make: Make, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("pool", "slot"):
+        monkeypatch.delitem(sys.modules, f"basis_rl.verifiers.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with pytest.raises(ConfigError, match=r"need Linux or macOS .*'fcntl'.*give processes=0"):
+        make()
+    assert make(processes=0)("right", {}) == 1.0
 
 
 @pytest.mark.parametrize("text", ["print", "none", "nan", "text", "huge"])
@@ -333,6 +401,8 @@ def test_after_a_fork_the_child_has_workers_of_its_own(make: Make) -> None:
     child = os.fork()
     if child == 0:
         signal.alarm(60)  # ends it, whatever happens
+        warnings.simplefilter("error")
+        sys.unraisablehook = lambda _: os._exit(2)  # a process of the parent is not this one's
         is_right = verifier("right", {}) == 1.0 and verifier("pid", {}) != pid
         verifier.close()
         os._exit(0 if is_right else 1)
@@ -366,6 +436,16 @@ def test_columns_that_cannot_be_sent(make: Make) -> None:
     with pytest.raises(ConfigError, match=r"cannot be sent to another process .* processes=0"):
         verifier("", {"lock": threading.Lock()})
     assert make()("right", {"lock": threading.Lock()}) == 1.0  # not a column that it takes
+    with pytest.raises(ConfigError, match=r"cannot be loaded in a worker process .*processes=0"):
+        verifier("", {"a": OnlyHere()})
+    assert verifier("", {"a": 1}) == 1
+
+
+class OnlyHere:
+    """What no other process can load."""
+
+    def __reduce__(self) -> tuple[type[int], tuple[str]]:
+        return int, ("no number",)
 
 
 def test_functions_of_the_script_itself(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _LINE_WIDTH = 160
+_SECONDS_BETWEEN_LINES = 60.0  # where no bar can be drawn
 _ENGINE_OPTIONS = [
     click.option(
         "--engine-option",
@@ -38,7 +40,7 @@ _REPORT_OPTIONS = [
     click.option("--verifier-limit", type=float, help="Seconds that one answer may take."),
     click.option(
         "--training-rollouts",
-        type=int,
+        type=click.IntRange(min=1),
         metavar="N",
         help="Compare the cost with training on so many rollouts.",
     ),
@@ -193,8 +195,9 @@ def _bar() -> Iterator[_Report]:
     from rich.table import Column
 
     console = Console(stderr=True)
-    if not console.is_terminal:  # then it is one line, at the end
+    if not console.is_terminal:  # then the bar is one line, at the end
         console.width = _LINE_WIDTH
+    printed = time.monotonic()
     with Progress(
         TextColumn("sampling"),
         BarColumn(bar_width=20),
@@ -205,6 +208,13 @@ def _bar() -> Iterator[_Report]:
         task = bar.add_task("sampling", total=None, note="", visible=False)
 
         def draw(now: BuildProgress) -> None:
+            nonlocal printed
+            if not console.is_terminal and time.monotonic() - printed > _SECONDS_BETWEEN_LINES:
+                printed = time.monotonic()
+                click.echo(
+                    f"sampling {now.completions}/{now.completions_wanted} completions{_note(now)}",
+                    err=True,
+                )
             bar.update(
                 task,
                 completed=now.completions,

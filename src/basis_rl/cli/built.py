@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -57,14 +58,30 @@ class Built:
 
     @property
     def shard(self) -> Shard | None:
-        """Part of the data sets that it covers."""
+        """Part of the data sets that it covers.
+
+        Raises
+        ------
+        PassRatesError
+            If it covers several shards, but not all.
+        """
         from basis_rl.passrates.build.shards import as_shard
 
         text = self.entries["shard"]
+        if text is not None and "," in text:
+            raise PassRatesError(
+                f"{self.path} has shards {text} only: merge it with the others first, or name one "
+                "shard"
+            )
         return None if text is None else as_shard(text)
 
-    def prompts(self) -> list[Prompt]:
+    def prompts(self, *, may_grow: bool = False) -> list[Prompt]:
         """Prompts of its data sets, read again.
+
+        Parameters
+        ----------
+        may_grow : bool
+            Accept prompts that are new in them.
 
         Raises
         ------
@@ -73,9 +90,10 @@ class Built:
         """
         from basis_rl.passrates.build.shards import of_shard
 
-        found = joined([prompts_of(options) for options in self.data])
-        kept = of_shard(found, self.shard)
-        names = ", ".join(options["data"] for options in self.data)
+        shard = self.shard
+        found = joined(self.data, [prompts_of(options) for options in self.data])
+        kept = of_shard(found, shard)
+        names = data_names(self.data)
         there = {prompt.key for prompt in kept}
         lost = [key for key in self.table.keys if key not in there]
         if lost:
@@ -83,30 +101,66 @@ class Built:
                 f"{len(lost)} prompts of {self.path} are not in {names} any more (first: "
                 f"{lost[0]!r}): restore the data set, or build into another output"
             )
-        if len(kept) != self.entries["prompts"]:
+        before = self.entries["prompts"]
+        if len(kept) < before or (len(kept) > before and not may_grow):
+            grown = f"add them with `basis-rl cache extend {self.path} --data {names}`, "
             raise PassRatesError(
-                f"{names} has {len(kept)} prompts, and {self.path} was built of "
-                f"{self.entries['prompts']}: restore the data set, or build into another output"
+                f"{names} has {len(kept)} prompts, and {self.path} was built of {before}: "
+                f"{grown if len(kept) > before and len(self.data) == 1 else ''}"
+                "restore the data set, or build into another output"
             )
         return found
 
 
-def joined(sets: Sequence[Sequence[Prompt]]) -> list[Prompt]:
-    """Prompts of several data sets, each once.
+def data_names(data: Sequence[Mapping[str, Any]]) -> str:
+    """Names of data sets, each once."""
+    return ", ".join(dict.fromkeys(options["data"] for options in data))
+
+
+def joined(data: Sequence[Mapping[str, Any]], sets: Sequence[Sequence[Prompt]]) -> list[Prompt]:
+    """Prompts of several data sets, each once: the first one with its answer.
+
+    Warns where a prompt has another answer in a later set.
+
+    Parameters
+    ----------
+    data : sequence of mapping
+        Options of each set.
+    sets : sequence of sequences of Prompt
 
     Raises
     ------
     PromptsError
         If a key names different prompts.
     """
-    found: dict[str, Prompt] = {}
-    for prompt in (prompt for prompts in sets for prompt in prompts):
-        before = found.setdefault(prompt.key, prompt)
-        if before.prompt != prompt.prompt:
-            raise PromptsError(
-                f"key {prompt.key!r} names two different prompts: give them different keys"
+    found: dict[str, tuple[Prompt, Any]] = {}
+    for options, prompts in zip(data, sets, strict=True):
+        conflicts = []
+        for prompt in prompts:
+            answer = _answer(prompt, options["answer_column"])
+            before, kept = found.setdefault(prompt.key, (prompt, answer))
+            if before.prompt != prompt.prompt:
+                raise PromptsError(
+                    f"key {prompt.key!r} names two different prompts: give them different keys"
+                )
+            if kept != answer:
+                conflicts.append(f"{prompt.key!r} has {answer!r:.80}, kept was {kept!r:.80}")
+        if conflicts:
+            warnings.warn(
+                f"{options['data']}: {len(conflicts)} prompts have another answer than in an "
+                f"earlier data set, which was kept (first: {conflicts[0]})",
+                stacklevel=3,
             )
-    return list(found.values())
+    return [prompt for prompt, _ in found.values()]
+
+
+def _answer(prompt: Prompt, column: str) -> Any:
+    from basis_rl.prompts.columns import column_value
+
+    try:
+        return column_value(prompt.columns, column)
+    except KeyError:  # a verifier may need none
+        return None
 
 
 def engine_dtype(entries: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import click
@@ -53,6 +54,7 @@ def build(**options: Any) -> None:
 
 
 def _build(options: dict[str, Any]) -> None:
+    from basis_rl.passrates.adaptive import FIRST
     from basis_rl.passrates.build import LaterEngine
     from basis_rl.passrates.build.shards import as_shard
     from basis_rl.rollouts.loading import check_dtype
@@ -60,6 +62,12 @@ def _build(options: dict[str, Any]) -> None:
 
     # All that needs no model is looked at before one is loaded.
     check_dtype(options["dtype"])
+    if options["adaptive"] and options["n"] <= FIRST:
+        warnings.warn(
+            f"--adaptive starts with {FIRST} rollouts, so with --n {options['n']} every prompt "
+            "gets all of them: raise --n",
+            stacklevel=1,
+        )
     shard = None if options["shard"] is None else as_shard(options["shard"])
     settings = SamplingSettings(
         temperature=options["temperature"],

@@ -109,6 +109,8 @@ def _run(table: PassRates, config: TrainConfig | None, options: dict[str, Any]) 
             return run_of(config, table)
     known = {name: options[name] for name in _RUN if name != "verifier"}
     least, verifier = options["min_coverage"], options["verifier"]
+    if least is not None and not 0 <= least <= 1:  # click's range lets NaN pass
+        raise click.BadParameter(f"{least} is not from 0 to 1", param_hint="--min-coverage")
     default = "none" if table.kind == "rates" else "jeffreys"
     return Run(
         provenance=Provenance(**known),

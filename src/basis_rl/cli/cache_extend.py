@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -26,14 +27,17 @@ _OWN = ("data", "split", "limit", "where")
 @click.argument("cache")
 @click.option("--n", type=int, help="Rollouts of each prompt from now on.")
 @more_data_options
+@click.option("--reverify", is_flag=True, help="Judge stored completions again; sample nothing.")
+@click.option("--verifier", help="With --reverify: another verifier than before.")
 @engine_options
 @report_options
 @click.pass_context
 def extend(context: click.Context, /, cache: str, **options: Any) -> None:
     """Sample what CACHE lacks: up to --n rollouts, and the prompts of --data.
 
-    Model, sampling, verifier and data set are those that it was built with. Old completions are
-    kept; they are read from the journal beside it.
+    Model, sampling, verifier and data set are those that it was built with, and so are the options
+    of --data that are not given. Old completions are kept; they are read from the journal beside
+    it. With --reverify these are judged again instead, of all data sets.
     """
     given = {
         name
@@ -45,19 +49,18 @@ def extend(context: click.Context, /, cache: str, **options: Any) -> None:
 
 
 def _extend(cache: str, options: dict[str, Any], given: set[str]) -> None:
-    from basis_rl.cli.built import Built, engine_dtype, joined
+    from basis_rl.cli.built import Built, data_names, engine_dtype, joined
     from basis_rl.passrates.build import LaterEngine
 
-    if options["n"] is None and options["data"] is None:
-        raise ConfigError("there is nothing to add: give --n, --data, or both")
+    _check(options)
     built = Built(cache)
     data = list(built.data)
-    prompts = built.prompts()
+    prompts = built.prompts(may_grow=options["data"] is not None)
     if options["data"] is not None:
         stored = {name: value for name, value in data[0].items() if name not in _OWN}
         asked = {name: value for name, value in data_given(options).items() if name in given}
         more = {**data_given(options), **stored, **asked}
-        prompts = joined([prompts, prompts_of(more)])
+        prompts = joined([data[0], more], [prompts, prompts_of(more)])
         data += [more] if more not in data else []
     before = built.entries
     for_engine = {**built.engine_options, **engine_options_of(options)}
@@ -68,7 +71,8 @@ def _extend(cache: str, options: dict[str, Any], given: set[str]) -> None:
         dtype=engine_dtype(before),
         options=for_engine,
     )
-    verifier = verifier_of(before["verifier"], data[0]["answer_column"], options)
+    name = options["verifier"] or before["verifier"]
+    verifier = verifier_of(name, data[0]["answer_column"], options)
     run_build(
         prompts,
         engine,
@@ -79,7 +83,21 @@ def _extend(cache: str, options: dict[str, Any], given: set[str]) -> None:
         seed=before["seed"],
         adaptive=before["adaptive"],
         shard=built.shard,
-        extra={"data": ", ".join(entry["data"] for entry in data)},
+        extra={"data": data_names(data)},
         options={"engine_options": for_engine, "data": data},
-        extend=True,
+        reverify=options["reverify"],
+        extend=not options["reverify"],
     )
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    adds = options["n"] is not None or options["data"] is not None
+    if options["reverify"] and adds:
+        raise ConfigError("--reverify samples nothing: leave --n and --data out, or --reverify")
+    if options["verifier"] is not None and not options["reverify"]:
+        raise ConfigError(
+            f"--verifier {options['verifier']} has to judge the stored completions too: add "
+            "--reverify, and extend the cache then"
+        )
+    if not adds and not options["reverify"]:
+        raise ConfigError("there is nothing to add: give --n, --data, or both")

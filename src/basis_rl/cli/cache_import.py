@@ -78,6 +78,9 @@ def _import(options: dict[str, Any]) -> None:
     check_writable(Path(out), shown=out)
     if Path(out).exists() and not options["overwrite"]:
         raise PassRatesError(f"{out} exists: choose another output, or say --overwrite")
+    source = Path(options["source"])
+    if source.exists() and Path(out).exists() and source.samefile(out):
+        raise PassRatesError(f"{out} is what is imported: choose another output")
     told = Options(
         steps=steps_of(options["steps"]),
         **{

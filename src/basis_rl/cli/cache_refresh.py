@@ -40,7 +40,7 @@ def refresh(cache: str, **options: Any) -> None:
 
 
 def _refresh(cache: str, options: dict[str, Any]) -> None:
-    from basis_rl.cli.built import Built
+    from basis_rl.cli.built import Built, data_names
     from basis_rl.passrates.build import LaterEngine
     from basis_rl.rollouts.loading import check_dtype
 
@@ -70,6 +70,6 @@ def _refresh(cache: str, options: dict[str, Any]) -> None:
         seed=before["seed"],
         adaptive=before["adaptive"],
         shard=built.shard,
-        extra={"data": built.table.provenance.extra.get("data")},
+        extra={"data": data_names(built.data)},
         options={"engine_options": for_engine, "data": built.data},
     )

@@ -82,32 +82,21 @@ def absorb(
         If there is no range of steps or nothing in it, the run and the cache differ in model or
         verifier, steps were absorbed before, or the rewards do not fit the cache.
     """
-    if Path(out).exists():
-        raise PassRatesError(f"{os.fspath(out)} is there already: choose another output")
-    try:
-        check_writable(Path(os.path.realpath(out)), shown=out)
-    except BasisError as error:
-        raise PassRatesError(str(error)) from error
+    _check_output(out)
     recorded = open_run(run, reward_column=reward_column)
     first, last = step_range(steps, recorded.steps)
     table = PassRates.load(cache)
     warnings = _check_run(table.provenance, recorded, allow_mismatch)
-    _refuse_repeated(table.provenance, recorded, first, last)
+    absorbed = [] if replace else table.provenance.extra.get("absorbed") or []
+    _refuse_repeated(absorbed, recorded, first, last)
     seen = recorded.seen(first, last)
     if not seen.rewards:
         raise PassRatesError(
             f"steps {first} to {last} of {os.fspath(run)} have no rollout with a verdict: "
             f"there are steps {recorded.steps[0]} to {recorded.steps[1]}"
         )
-    note = {
-        "run": os.fspath(run),
-        "run_id": recorded.id,
-        "steps": [first, last],
-        "policy_steps": seen.policy_steps,
-        "rollouts": seen.rollouts,
-        "rollouts_without_verdict": seen.without_verdict,
-        "replaces_cache": replace,
-    }
+    note = {"run": os.fspath(run), "run_id": recorded.id, "steps": [first, last]}
+    note |= seen.note() | {"replaces_cache": replace}
     new = int((table.rows(list(seen.rewards)) < 0).sum())
     if new == len(seen.rewards) and not recorded.is_record:
         raise PassRatesError(
@@ -116,9 +105,18 @@ def absorb(
             "--match DATA`, and add it with `basis-rl cache merge`"
         )
     joint = _replaced(table, seen) if replace else _added(table, seen)
-    result = _with_note(joint, table.provenance, note)
+    result = _with_notes(joint, table.provenance, [*absorbed, note])
     result.save(out)
     return Absorbed(result, seen.rollouts, seen.without_verdict, len(seen.rewards), new, warnings)
+
+
+def _check_output(out: str | os.PathLike[str]) -> None:
+    if Path(out).exists():
+        raise PassRatesError(f"{os.fspath(out)} is there already: choose another output")
+    try:
+        check_writable(Path(os.path.realpath(out)), shown=out)
+    except BasisError as error:
+        raise PassRatesError(str(error)) from error
 
 
 def _check_run(cached: Provenance, recorded: Run, allow_mismatch: Sequence[str]) -> list[str]:
@@ -139,8 +137,10 @@ def _told(difference: Difference) -> str:
     )
 
 
-def _refuse_repeated(cached: Provenance, recorded: Run, first: int, last: int) -> None:
-    for note in cached.extra.get("absorbed") or []:
+def _refuse_repeated(
+    absorbed: Sequence[dict[str, Any]], recorded: Run, first: int, last: int
+) -> None:
+    for note in absorbed:
         low, high = note["steps"]
         if note.get("run_id") == recorded.id and first <= high and low <= last:
             raise PassRatesError(
@@ -188,13 +188,9 @@ def _replaced(table: PassRates, seen: Seen) -> PassRates:
     return PassRates.from_counts(keys, successes, [len(v) for v in seen.rewards.values()], **names)
 
 
-def _with_note(joint: PassRates, before: Provenance, note: dict[str, Any]) -> PassRates:
+def _with_notes(joint: PassRates, before: Provenance, notes: list[dict[str, Any]]) -> PassRates:
     """The joint table under the cache's provenance, with what was absorbed."""
-    extra = {
-        **before.extended().extra,
-        "warning": WARNING,
-        "absorbed": [*(before.extra.get("absorbed") or []), note],
-    }
+    extra = {**before.extended().extra, "warning": WARNING, "absorbed": notes}
     provenance = before.replace(
         created=None, package_version=None, schema_version=None, extra=extra
     )

@@ -248,7 +248,7 @@ def _warnings(report: Report, table: PassRates, run: Run, named_keys: bool) -> l
             "key cannot be found"
         )
     ends = report.share_at_zero + report.share_at_one
-    if run.smoothing == "none" and ends:
+    if run.smoothing == "none" and ends and not table.is_continuous:
         found.append(
             f"{_percent(ends)} of the pass rates are exactly 0 or 1 and smoothing is none: these "
             "prompts keep that baseline whatever the policy learns"

@@ -29,8 +29,8 @@ def lines(report: Report, path: str | os.PathLike[str]) -> Iterator[str]:
     for difference in report.allowed:
         yield f"  allowed: {difference}"
     yield (
-        f"  pass rates of exactly 0: {report.share_at_zero:.1%}, "
-        f"of exactly 1: {report.share_at_one:.1%}"
+        f"  prompts at exactly 0: {report.share_at_zero:.1%}, "
+        f"at exactly 1: {report.share_at_one:.1%}"
     )
     yield from _expected(report)
     for warning in report.warnings:
@@ -58,10 +58,13 @@ def _expected(report: Report) -> Iterator[str]:
     if expected is None:
         yield "  expected baseline error: unknown, as the number of rollouts does not tell"
         return
+    adds = (
+        f", which adds {expected.excess:.1%} to the variance of rewards, "
+        f"{expected.reward_variance:.4f}"
+    )
     yield (
         f"  expected baseline error: {expected.error:.4f} (root mean square, smoothing "
-        f"{report.smoothing}), which adds {expected.excess:.1%} to the variance of rewards, "
-        f"{expected.reward_variance:.4f}"
+        f"{report.smoothing})" + (adds if expected.reward_variance else "")
     )
     others = ", ".join(f"{error:.4f} with n = {n}" for n, error in expected.at.items())
     yield f"  it would be {others}"

@@ -15,6 +15,7 @@ from basis_rl.passrates.table import PassRates
 _EIGHTHS = "▏▎▍▌▋▊▉█"
 _BAR_WIDTH = 40
 _MOST_SOURCES = 20
+_WIDEST_SOURCE = 40
 _MOST_CHARACTERS = 200  # of a provenance entry
 WHAT = {"counts": "pass rate", "rewards": "mean reward", "rates": "pass rate"}
 
@@ -59,7 +60,9 @@ def size(table: PassRates) -> str:
     n = common_n(table)
     each = f"{int(table.n.min())} to {int(table.n.max())} each" if n is None else f"{n} each"
     kind = "rewards" if table.is_continuous else "counts of successes"
-    return f"{prompts}, {int(table.n.sum()):,} rollouts ({each}), {kind}"
+    total = int(table.n.sum())
+    rollouts = f"{total:,} rollout" + ("" if total == 1 else "s")
+    return f"{prompts}, {rollouts} ({each}), {kind}"
 
 
 def bars(found: Sequence[Bin], *, blocks: bool, width: int) -> list[str]:
@@ -113,6 +116,7 @@ def _by_source(table: PassRates, means: FloatArray) -> list[str]:
     )
     order = sorted(range(len(names)), key=lambda i: (-prompts[i], names[i]))
     shown = order[:_MOST_SOURCES]
+    names = [_end(name) for name in names]
     width = max(len("source"), *(len(names[i]) for i in shown))
     lines = [f"  {'source':<{width}}  prompts  rollouts    mean    at 0    at 1"]
     lines += [
@@ -123,3 +127,8 @@ def _by_source(table: PassRates, means: FloatArray) -> list[str]:
     if len(order) > len(shown):
         lines.append(f"  and {len(order) - len(shown)} more sources")
     return lines
+
+
+def _end(name: str) -> str:
+    """The end of a long name, where names of one kind differ."""
+    return name if len(name) <= _WIDEST_SOURCE else f"…{name[1 - _WIDEST_SOURCE :]}"

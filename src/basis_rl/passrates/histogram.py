@@ -70,7 +70,12 @@ def bins(table: PassRates, *, inner: int = 10, most_values: int = 16) -> list[Bi
 
 
 def _equal(means: FloatArray, low: float, high: float, number: int) -> list[Bin]:
-    counts, edges = np.histogram(means, bins=number, range=(low, high))
+    if low == high:
+        return [Bin(low, high, f"{low:.2f}", len(means))]
+    # Not low + k * step, by which 0.3 is left of its own edge.
+    edges = low + (high - low) * np.arange(number + 1) / number
+    edges[-1] = high
+    counts, _ = np.histogram(means, bins=edges)
     return [
         Bin(left, right, f"{left:.2f} to {right:.2f}", count)
         for count, left, right in zip(

@@ -11,7 +11,8 @@ from basis_rl.batch import IntArray
 from basis_rl.errors import PassRatesError
 
 if TYPE_CHECKING:
-    from basis_rl.passrates.table import Kind, PassRates
+    from basis_rl.passrates.contents import Kind
+    from basis_rl.passrates.table import PassRates
 
 
 class Joint(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from basis_rl.errors import PassRatesError, nearest
@@ -165,7 +165,18 @@ def _joint_build(tables: Sequence[PassRates]) -> dict[str, Any]:
         for name, value in options.items()
         if all((build.get("options") or {}).get(name) == value for build in builds)
     }
+    data = [(build.get("options") or {}).get("data") for build in builds]
+    if all(data):  # of builds of different data sets: all of them
+        same["data"] = _distinct(entry for entries in data for entry in entries or [])
     return {**builds[0], "shard": shard, "options": same}
+
+
+def _distinct(entries: Iterable[Any]) -> list[Any]:
+    found: list[Any] = []
+    for entry in entries:
+        if entry not in found:
+            found.append(entry)
+    return found
 
 
 def _sums(extras: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

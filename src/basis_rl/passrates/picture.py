@@ -23,6 +23,7 @@ _BLUE, _VERMILION, _GREY = "#0072B2", "#D55E00", "#444444"
 _INNER = 20
 _MOST_VALUES = 64
 _MOST_FRACTIONS = 17  # labels k/n beside each other
+_LABEL = 0.12  # width of a label, in pass rates
 _DPI = 150
 
 
@@ -132,16 +133,19 @@ def _bars(axes: Axes, found: list[Bin]) -> list[Rectangle]:
 
 
 def _ends(axes: Axes, found: list[Bin], drawn: list[Rectangle], prompts: int, most: int) -> None:
-    """The share of prompts at exactly 0 and 1, over their bars."""
+    """The share of prompts at exactly 0 and 1, over their bars and those that the text covers."""
     for b, bar in zip(found, drawn, strict=True):
         if not b.is_end:
             continue
         is_left = b.low == 0
+        below = max(other.count for other in found if abs(other.low - b.low) < _LABEL)
         axes.annotate(
             f"{b.count / prompts:.1%} at {b.low:.0f}",
-            (bar.get_x() + (0.0 if is_left else bar.get_width()), b.count + most * 0.015),
+            (bar.get_x() + (0.0 if is_left else bar.get_width()), below + most * 0.015),
             ha="left" if is_left else "right",
             va="bottom",
             color=_VERMILION,
             fontsize=9,
+            zorder=4,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
         )

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -159,6 +160,14 @@ class Seen:
                 if batch.sources is not None:
                     seen.sources.setdefault(key, batch.sources[row])
         return seen
+
+    def note(self) -> dict[str, Any]:
+        """What a provenance says of these rewards; JSON types."""
+        return {
+            "policy_steps": self.policy_steps,
+            "rollouts": self.rollouts,
+            "rollouts_without_verdict": self.without_verdict,
+        }
 
     @property
     def is_zero_one(self) -> bool:

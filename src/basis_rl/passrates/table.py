@@ -4,38 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from basis_rl.batch import FloatArray, IntArray
-from basis_rl.errors import PassRatesError
+from basis_rl.batch import IntArray
 from basis_rl.passrates import merge
 from basis_rl.passrates.checks import (
     Keys,
     as_keys,
     as_texts,
     check_length,
-    check_n,
-    check_rewards,
-    check_successes,
-    frozen,
     hashes,
     reward_list,
-    whole_counts,
-    whole_rates,
 )
+from basis_rl.passrates.contents import Contents
 from basis_rl.passrates.key_index import index_of
 from basis_rl.passrates.provenance import Provenance
 
 if TYPE_CHECKING:
     import os
 
-Kind = Literal["counts", "rewards", "rates"]
 
-
-class PassRates:
+class PassRates(Contents):
     """Reference rollouts of P prompts, one row a prompt; immutable.
 
     Make one with `from_counts` (rewards 0 and 1), `from_rewards` (any rewards), `from_rates` (rates
@@ -77,36 +69,10 @@ class PassRates:
     ) -> None:
         self.keys = as_texts(keys, what="keys")
         self._index = index_of(self.keys)
-        prompts = len(self.keys)
-        if sum(values is not None for values in (successes, reward_values, rates)) != 1:
-            raise PassRatesError(
-                "a table holds successes, rewards or rates: pass exactly one of successes, "
-                "reward_values and rates"
-            )
-        self.n = frozen(whole_counts(n, prompts, self.keys, what="n", scalar=True))
-        self.successes: IntArray | None = None
-        self.reward_values: FloatArray | None = None
-        self.reward_offsets: IntArray | None = None
-        self.rates: FloatArray | None = None
-        if rates is not None:
-            if self.n.any():
-                raise PassRatesError("rates have no n: pass successes and n with from_counts")
-            self.rates = frozen(whole_rates(rates, self.keys))
-        elif successes is not None:
-            check_n(self.n, self.keys)
-            counts = whole_counts(successes, prompts, self.keys, what="successes")
-            check_successes(counts, self.n, self.keys)
-            self.successes = frozen(counts)
-        else:
-            check_n(self.n, self.keys)
-            offsets: IntArray = np.concatenate([[0], np.cumsum(self.n)])
-            values: FloatArray = np.array(reward_values, dtype=np.float64)
-            check_rewards(values, offsets, self.keys)
-            self.reward_values = frozen(values)
-            self.reward_offsets = frozen(offsets)
+        super().__init__(self.keys, n, successes, reward_values, rates)
         self.sources = None if sources is None else as_keys(sources, what="sources")
         if self.sources is not None:
-            check_length(len(self.sources), prompts, what="sources")
+            check_length(len(self.sources), len(self.keys), what="sources")
         self.prompt_hashes = None if prompt_hashes is None else hashes(prompt_hashes, self.keys)
         self.provenance = provenance or Provenance()
 
@@ -175,8 +141,7 @@ class PassRates:
         Raises
         ------
         PassRatesError
-            If a key appears twice, a list is empty, a reward is not finite, lengths differ, or
-            there are no prompts.
+            As in `from_counts`; if a list is empty or a reward is not finite.
         """
         names = as_keys(keys, what="keys")
         lists = [reward_list(values, row, names) for row, values in enumerate(rewards)]
@@ -220,8 +185,7 @@ class PassRates:
         Raises
         ------
         PassRatesError
-            If a key appears twice, a rate is out of range, lengths differ, or there are no
-            prompts.
+            As in `from_counts`.
         """
         return cls(
             keys, rates=rates, sources=sources, prompt_hashes=prompt_hashes, provenance=provenance
@@ -253,34 +217,9 @@ class PassRates:
         file.save(self, path)
 
     @property
-    def kind(self) -> Kind:
-        """What the table holds: "counts", "rewards" or "rates"."""
-        if self.rates is not None:
-            return "rates"
-        return "rewards" if self.successes is None else "counts"
-
-    @property
-    def is_continuous(self) -> bool:
-        """Whether the table holds rewards of any value."""
-        return self.reward_values is not None
-
-    @property
     def is_adaptive(self) -> bool:
         """Whether each prompt was sampled until its pass rate was known well enough."""
         return "adaptive" in self.provenance.extra
-
-    @property
-    def means(self) -> FloatArray:
-        """Mean reward of each prompt (its raw pass rate); float64, shape (P,)."""
-        if self.rates is not None:
-            return self.rates
-        if self.successes is not None:
-            means: FloatArray = self.successes / self.n
-            return means
-        assert self.reward_values is not None
-        assert self.reward_offsets is not None
-        sums: FloatArray = np.add.reduceat(self.reward_values, self.reward_offsets[:-1])
-        return sums / self.n
 
     def rows(self, keys: Keys) -> IntArray:
         """Row of each key, -1 where the table does not know it; int64, shape (B,)."""

@@ -76,8 +76,8 @@ def read_rows(data: str) -> Iterator[Row]:
 
 def _open_text(path: Path) -> IO[str]:
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8")
-    return path.open(encoding="utf-8")
+        return gzip.open(path, "rt", encoding="utf-8-sig")
+    return path.open(encoding="utf-8-sig")
 
 
 def _jsonl_rows(path: Path) -> Iterator[Row]:
@@ -87,7 +87,7 @@ def _jsonl_rows(path: Path) -> Iterator[Row]:
             number += 1
             try:
                 line = lines.readline()
-            except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+            except (OSError, EOFError, UnicodeDecodeError, zlib.error, MemoryError) as error:
                 raise _damaged(path, f"line {number}", error) from None
             if not line:
                 return
@@ -147,5 +147,5 @@ def _kind(value: Any) -> str:
 
 
 def _damaged(path: Path, place: str, error: BaseException) -> PromptsError:
-    reason = " ".join(str(error).split())[:150]
+    reason = " ".join(str(error).split())[:150] or type(error).__name__
     return PromptsError(f"{path} is damaged at {place} ({reason}): mend it, or fetch it again")

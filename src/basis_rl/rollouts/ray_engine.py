@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import logging
-import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
@@ -16,6 +13,7 @@ from basis_rl.rollouts.create import ENGINES, check_options
 from basis_rl.rollouts.engine import Engine, Request, Rollouts
 from basis_rl.rollouts.loading import check_dtype, load_longest, load_tokenizer
 from basis_rl.rollouts.prompt_tokens import PromptTokens
+from basis_rl.rollouts.ray_cluster import connect, disconnect, worker_needs
 from basis_rl.rollouts.ray_worker import Worker, requests_text, rollouts_of
 from basis_rl.rollouts.settings import Prompts, SamplingSettings
 
@@ -114,11 +112,11 @@ class RayEngine(Engine):
         """
         _check(engine, dtype, engine_options or {})
         _check_numbers(workers, gpus_per_worker, cpus_per_worker, batch_size)
-        owns_ray = _connect(address)
+        owns_ray = connect(address)
         try:
-            needs = _needs(gpus_per_worker, cpus_per_worker, workers)
+            needs = worker_needs(gpus_per_worker, cpus_per_worker, workers)
         except ConfigError:
-            _disconnect(owns_ray)
+            disconnect(owns_ray)
             raise
         opening = {"revision": revision, "dtype": dtype, "options": dict(engine_options or {})}
         return cls(
@@ -215,7 +213,7 @@ class RayEngine(Engine):
 
     def close(self) -> None:
         """Shut Ray down, if it was started here."""
-        _disconnect(self._owns_ray)
+        disconnect(self._owns_ray)
         self._owns_ray = False
 
 
@@ -234,67 +232,6 @@ def _check_numbers(workers: Any, gpus: Any, cpus: Any, batch_size: Any) -> None:
     for name, value in (("gpus_per_worker", gpus), ("cpus_per_worker", cpus)):
         if value is not None and not (isinstance(value, int | float) and value >= 0):
             raise ConfigError(f"{name} is {value!r}: use 0 or a positive number")
-
-
-def _connect(address: str | None) -> bool:
-    """Make sure that Ray runs; whether it was started or connected here."""
-    try:
-        ray = importlib.import_module("ray")
-        importlib.import_module("ray.data")
-    except ImportError as error:
-        raise ConfigError(
-            f"the ray engine needs Ray Data ({error}): pip install 'basis-rl[ray]'"
-        ) from error
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
-    if ray.is_initialized():
-        return False
-    local = {} if address else {"include_dashboard": False}
-    try:
-        with _quiet():
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
-    except (OSError, ValueError, RuntimeError) as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise ConfigError(
-            f"cannot connect to Ray at {address or 'this machine'} ({lines[0]}): name the address "
-            "of a running cluster, or none"
-        ) from error
-    return True
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Start Ray without its core's messages, unless the user has chosen a level for them."""
-    name = "RAY_BACKEND_LOG_LEVEL"
-    is_set = name in os.environ
-    os.environ.setdefault(name, "fatal")
-    try:
-        yield
-    finally:
-        if not is_set:
-            del os.environ[name]
-
-
-def _disconnect(owns_ray: bool) -> None:
-    if owns_ray:
-        import ray
-
-        ray.shutdown()
-
-
-def _needs(gpus: float | None, cpus: float, workers: int) -> dict[str, float]:
-    """What one worker takes; refuses more than the cluster has, which Ray would wait for."""
-    import ray
-
-    there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    if gpus is None:
-        gpus = 1 if there.get("GPU") else 0
-    for name, each, kind in (("cpus", cpus, "CPU"), ("gpus", gpus, "GPU")):
-        if each * workers > there.get(kind, 0):
-            raise ConfigError(
-                f"{workers} workers with {each} {kind}s each need more than the {kind}s of the "
-                f"Ray cluster ({there.get(kind, 0):g}): lower workers or {name}_per_worker"
-            )
-    return {"num_cpus": cpus, "num_gpus": gpus}
 
 
 def _versions(engine: str) -> str:

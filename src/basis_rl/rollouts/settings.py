@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from basis_rl.errors import ConfigError
 
@@ -51,32 +51,3 @@ class SamplingSettings:
             raise ConfigError(f"max_tokens is {self.max_tokens}: use at least 1")
         if not isinstance(self.stop, tuple) or not all(self.stop):
             raise ConfigError(f"stop is {self.stop!r}: pass a tuple of texts, none empty")
-
-
-class Sampler(Protocol):
-    """What draws the rollouts of a cache.
-
-    Attributes
-    ----------
-    model : str
-        Name or folder of the reference policy.
-    revision : str or None
-    """
-
-    @property
-    def model(self) -> str: ...  # noqa: D102
-
-    @property
-    def revision(self) -> str | None: ...  # noqa: D102
-
-    def sample(
-        self,
-        prompts: Prompts,
-        n: int = 1,
-        settings: SamplingSettings = ...,
-        *,
-        seed: int = 0,
-        keys: Sequence[str] | None = None,
-    ) -> list[list[str]]:
-        """Draw n completions of each prompt, the same ones for the same seed and keys."""
-        ...

@@ -192,14 +192,7 @@ class TransformersEngine(Engine):
 
         device = self.network.device
         logits, mask, position, cache = self._prefill(batch, settings.max_tokens)
-        numbers = Uniforms(
-            [
-                completion_seed(seed, piece.request.key, piece.first + i)
-                for piece in batch
-                for i in range(piece.count)
-            ],
-            device,
-        )
+        numbers = Uniforms(_seeds(batch, seed), device)
         end = self._end_tokens()
         width = mask.shape[1] - settings.max_tokens
         completions: list[list[int]] = [[] for _ in range(len(mask))]
@@ -278,6 +271,14 @@ def _padded(tokens: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
         ids[row, width - len(row_tokens) :] = torch.tensor(row_tokens)
         mask[row, width - len(row_tokens) :] = 1
     return ids, mask
+
+
+def _seeds(batch: Sequence[Piece], seed: int) -> list[int]:
+    return [
+        completion_seed(seed, piece.request.key, piece.first + i)
+        for piece in batch
+        for i in range(piece.count)
+    ]
 
 
 def _rollouts(batch: Sequence[Piece], completions: Sequence[Completion]) -> Iterator[Rollouts]:

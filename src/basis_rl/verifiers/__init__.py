@@ -108,7 +108,13 @@ def _light(name: str, answer_column: str) -> Any:
 def _pool(name: str, score: Any, processes: int | None, limit_s: float) -> Pool | None:
     if processes == 0:
         return None
-    from basis_rl.verifiers.limits import Limits
-    from basis_rl.verifiers.pool import Pool, usable_cores
+    try:
+        from basis_rl.verifiers.limits import Limits
+        from basis_rl.verifiers.pool import Pool, usable_cores
+    except ModuleNotFoundError as error:  # fcntl, resource
+        raise ConfigError(
+            f"verifier {name!r}: worker processes need Linux or macOS (no module {error.name!r} "
+            "here): give processes=0 (then it has no limits)"
+        ) from error
 
     return Pool(name, score, usable_cores() if processes is None else processes, Limits(limit_s))

@@ -9,6 +9,17 @@ from contextlib import suppress
 _LENGTH = struct.Struct("!Q")
 
 
+def numbered(number: int, content: bytes) -> bytes:
+    """A message that starts with a number."""
+    return _LENGTH.pack(number) + content
+
+
+def parts_of(message: bytes) -> tuple[int, bytes]:
+    """Number and content of a message of `numbered`."""
+    (number,) = _LENGTH.unpack_from(message)
+    return int(number), message[_LENGTH.size :]
+
+
 class Channel:
     """One end of a pair of sockets; both ends send and receive whole messages.
 

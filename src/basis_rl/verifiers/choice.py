@@ -19,15 +19,21 @@ from typing import Any
 from basis_rl.errors import ConfigError
 from basis_rl.verifiers.base import Columns, required_answer
 
-VERSION = "1"
+VERSION = "2"
 LETTERS = "ABCDEFGHIJ"
 _L = r"[A-J](?![A-Za-z0-9_'’])"
 # A letter with what may stand around it; all repetitions are bounded: linear time.
 _WRAPPED = rf"(?:\*\*|\\text\s?\{{|\\mathrm\s?\{{|\\textbf\s?\{{|[$\"'`])?\(?(?P<letter>{_L})"
 _CLOSE = r"\)?[}*$\"'`.:]{0,3}"
-_MORE = re.compile(rf"{_CLOSE}\s?(?:,|/|&|\bor\b|\band\b)\s?(?:option |answer )?\*{{0,2}}\(?{_L}")
-_BOXED = re.compile(rf"\\boxed\s?\{{\s?{_WRAPPED}")
-_BOX_OF_SEVERAL = re.compile(rf"\\boxed\s?\{{\s?\(?{_L}\)?[\s,;/&]")
+_AND = r"\s?(?:[,;/|&+]|\bor\b|\band\b)\s?(?:or |and )?(?:option |answer )?\*{0,2}\(?"
+_NEXT = rf"(?: \(?|\()(?={_L}(?! [a-z]))"  # the next letter, if no sentence starts with it
+_MORE = re.compile(rf"{_CLOSE}(?:{_AND}{_L}|{_NEXT})")
+_MORE_IN_BOX = re.compile(
+    rf"[)}}*$\"'`]{{0,3}}\\?(?:\s?\\text\s?\{{)?(?:{_AND}\}}?\s?(?:\\text\s?\{{)?\(?{_L}|{_NEXT})"
+)
+_BEFORE = re.compile(rf"(?<![A-Za-z0-9_'’]){_L}{_CLOSE}{_AND}\Z")
+_REACH = 40  # characters before a letter that may hold the rest of a list
+_BOXED = re.compile(rf"\\boxed\s?\{{\s?(?:\\\{{)?{_WRAPPED}")
 _SAID = re.compile(
     r"(?i:\banswer\b)\*{0,2}\s?(?i:(?:is|are|choice is|option is|would be|must be|should be)\b)?"
     rf"\s?:?\s{{0,3}}\*{{0,2}}\s?(?i:option |choice )?{_WRAPPED}"
@@ -86,16 +92,21 @@ def gold_letter(answer: Any) -> str | None:
 
 def chosen_letter(completion: str) -> str | None:
     """Letter that a completion chooses, None if it chooses none or several."""
-    several = _last(_BOX_OF_SEVERAL, completion)
     for pattern in (_BOXED, _SAID, _ALONE):
         found = _last(pattern, completion)
-        if found is None:
-            continue
-        if several is not None and several.end() >= found.end():
-            return None
-        letter = next(filter(None, found.groups()))
-        return None if _MORE.match(completion, found.end()) else letter
+        if found is not None:
+            letter = next(filter(None, found.groups()))
+            return None if _is_one_of_several(completion, pattern, found) else letter
     return None
+
+
+def _is_one_of_several(text: str, pattern: re.Pattern[str], found: re.Match[str]) -> bool:
+    more = [_MORE, _MORE_IN_BOX] if pattern is _BOXED else [_MORE]
+    if any(regex.match(text, found.end()) for regex in more):
+        return True
+    before = text[max(0, found.start() - _REACH) : found.start()]
+    may_be_listed = pattern is _ALONE or (pattern is _BOXED and "boxed" in before)
+    return may_be_listed and _BEFORE.search(before) is not None
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,7 @@ MEMORY = "memory"
 # After an answer's own limit: seconds for Python code to let go before the kernel ends the process.
 _LAST_CALL = 1.25
 _EVERY_S = 0.05
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,11 @@ class Limits:
     def wall_s(self) -> float:
         """Seconds of waiting."""
         return self.cpu_s * self.wall_factor
+
+    @property
+    def hard_cpu_s(self) -> float:
+        """Seconds of processor time after which a worker is ended that the kernel has not."""
+        return 2 * self.cpu_s * _LAST_CALL + 4 * _EVERY_S
 
 
 class AnswerTimeoutError(BaseException):
@@ -98,6 +105,15 @@ def limit_memory(more_bytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
     except (ValueError, OSError):
         return
+
+
+def end_with_parent() -> None:
+    """Let this process end when the one that forked it does, where the platform can."""
+    if sys.platform == "linux":
+        import ctypes
+
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
 
 
 def no_core_dumps() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import math
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 from functools import lru_cache
 from importlib.metadata import version
@@ -15,8 +17,9 @@ from basis_rl.verifiers.base import Columns, required_answer
 from basis_rl.verifiers.exact import answer_text
 
 # Of the rules in this file; a change of theirs is a change of verdicts.
-RULES = "2"
+RULES = "3"
 _DECIMAL_COMMA = re.compile(r"(-?\d+),(\d+)")
+_BASE = re.compile(r"\d_\{?(\d+)\}?\s*\Z")
 _THOUSANDS = re.compile(r"-?\d{1,3}(,\d{3})+")
 _TYPICAL = [
     *(r"\frac{1}{2}", r"-\dfrac{3\pi}{4}", r"2\sqrt{3}+1", r"x^2-3x+2", r"90^\circ", r"12\%"),
@@ -24,6 +27,7 @@ _TYPICAL = [
     *(r"\begin{pmatrix}1 & 2 \\ 3 & 4\end{pmatrix}", r"\{1, 2\}", r"\text{even}", r"3+4i"),
     *("1,234", "0.5", r"\binom{5}{2}", r"e^{-x}\sin x", r"\log_2 8", "a_1"),
 ]
+_PLACES, _MORE_PRECISION, _MOST_PLACES = 6, 9, 400  # math-verify's defaults are 6 and 6 + 9
 _FEWEST_PLACES = 2
 _FEWEST_DIGITS = 2
 
@@ -89,7 +93,7 @@ def judge(completion: str, gold: str) -> float | None:
     if not expected:
         return None
     found = parse(completion, parsing_timeout=None, raise_on_error=True)
-    return float(_any_equal(list(expected), found))
+    return float(not _bases_differ(expected, found) and _any_equal(list(expected), found))
 
 
 @lru_cache(maxsize=4096)
@@ -102,12 +106,22 @@ def parsed_gold(gold: str) -> tuple[Any, ...]:
     from math_verify import parse
 
     text = gold.rpartition("####")[2].strip()
-    is_bare = not any(mark in text for mark in ("$", "\\boxed", "\\(", "\\["))
+    marked = text.replace("\\$", "")  # dollars of a price
+    is_bare = not any(mark in marked for mark in ("$", "\\boxed", "\\(", "\\["))
     readings = parse(f"\\boxed{{{text}}}" if is_bare else text, parsing_timeout=None)
     comma = _DECIMAL_COMMA.fullmatch(text)
     if comma and not _THOUSANDS.fullmatch(text):
         readings += parse("{}.{}".format(*comma.groups()), parsing_timeout=None)
     return tuple(readings)
+
+
+def _bases_differ(expected: Sequence[Any], found: Sequence[Any]) -> bool:
+    """Whether both are numbers in a base, and the bases are others: 4210_5 and 4210_7."""
+    gold, answer = (
+        {match[1] for text in texts if isinstance(text, str) and (match := _BASE.search(text))}
+        for texts in (expected, found)
+    )
+    return bool(gold and answer and not gold & answer)
 
 
 def _any_equal(expected: list[Any], found: list[Any]) -> bool:
@@ -128,12 +142,42 @@ def _any_equal(expected: list[Any], found: list[Any]) -> bool:
 def _equal(gold: Any, answer: Any) -> bool:
     from math_verify import verify
 
-    if verify(gold, answer, timeout_seconds=None, raise_on_error=True):
+    def is_equal(places: int, precision: int) -> bool:
+        options = {"float_rounding": places, "numeric_precision": precision}
+        return bool(verify(gold, answer, timeout_seconds=None, raise_on_error=True, **options))
+
+    places = places_for(gold)
+    if is_equal(places, places + _MORE_PRECISION):
         return True
-    places = rounded_to(gold, answer)
-    return places is not None and bool(
-        verify(gold, answer, float_rounding=places, timeout_seconds=None, raise_on_error=True)
-    )
+    rounded = rounded_to(gold, answer)
+    return rounded is not None and is_equal(rounded, _PLACES + _MORE_PRECISION)
+
+
+def places_for(gold: Any) -> int:
+    """Decimal places at which an answer is compared with a gold answer that has or needs decimals.
+
+    Six, or as many as six digits of its smallest number take: to six places, 6.63e-34 is 0.
+    """
+    sizes = [size for size in _sizes(gold) if 0 < size < 1]
+    if not sizes:
+        return _PLACES
+    return min(max(_PLACES, _PLACES - 1 - math.floor(math.log10(min(sizes)))), _MOST_PLACES)
+
+
+def _sizes(gold: Any) -> list[float]:
+    """Absolute values of the numbers of which a gold answer consists."""
+    import sympy  # type: ignore[import-untyped]
+    from sympy.concrete.expr_with_limits import ExprWithLimits  # type: ignore[import-untyped]
+
+    if isinstance(gold, str) or gold.has(ExprWithLimits):
+        return []
+    if isinstance(gold, sympy.Expr) and not isinstance(gold, sympy.MatrixBase):
+        try:
+            return [abs(complex(gold.evalf(_PLACES)))] if gold.is_number else []
+        except (TypeError, ValueError, OverflowError):
+            return []
+    parts = gold.flat() if isinstance(gold, sympy.MatrixBase) else gold.args
+    return [size for part in parts for size in _sizes(part)]
 
 
 def rounded_to(gold: Any, answer: Any) -> int | None:
@@ -144,7 +188,7 @@ def rounded_to(gold: Any, answer: Any) -> int | None:
     sixtieth). The answer must be decimals as they stand (no arithmetic, no percentages), and a
     gold answer with decimals, roots, constants or letters is not rounded: 3.14 is not pi.
     """
-    import sympy  # type: ignore[import-untyped]
+    import sympy
 
     if isinstance(gold, str) or isinstance(answer, str):
         return None

@@ -14,8 +14,8 @@ import time
 from typing import Any
 
 from basis_rl.errors import BasisError, ConfigError
-from basis_rl.verifiers.channel import Channel
-from basis_rl.verifiers.limits import Limits
+from basis_rl.verifiers.channel import Channel, numbered
+from basis_rl.verifiers.limits import TIME_OUT, Limits
 from basis_rl.verifiers.replies import Reply
 
 # The path first, so that a file of the current folder hides no module; nothing of it in sys.argv.
@@ -38,6 +38,7 @@ class Slot:
         self.name = name
         self.closed = False
         self._first, self._limits = first_message, limits
+        self._number = 0
         self._keeper: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
 
@@ -49,28 +50,45 @@ class Slot:
         ConfigError
             If no worker starts, or the verifier or the columns cannot be loaded there.
         """
+        self._number += 1
         try:
-            request = pickle.dumps((completion, columns), pickle.HIGHEST_PROTOCOL)
+            pickled = pickle.dumps((completion, columns), pickle.HIGHEST_PROTOCOL)
         except Exception as error:
             raise ConfigError(
                 f"columns of verifier {self.name!r} cannot be sent to another process ({error}): "
                 "give processes=0"
             ) from error
+        request = numbered(self._number, pickled)
         for _ in range(_TRIES):
             channel = self._started()
             self._check_open()
             try:
                 channel.end.settimeout(_START_S + _MOST_WALLS * self._limits.wall_s)
                 channel.send(request)
-                reply = _parsed(channel)
+                reply = self._reply(channel)
+            except TimeoutError:
+                self.stop()
+                return {"failure": TIME_OUT}
             except (OSError, EOFError, ValueError):
                 self.stop()
                 continue
+            if "unreadable" in reply:
+                raise ConfigError(
+                    f"columns of verifier {self.name!r} cannot be loaded in a worker process "
+                    f"({reply['unreadable']}): give processes=0"
+                )
             if "broken" in reply:
                 self.stop()
                 raise self._broken(reply["broken"])
             return reply
         return {"failure": "process died"}  # and its keeper with it, each time
+
+    def _reply(self, channel: Channel) -> Reply:
+        """Reply to the last request; others are the keeper's word on an earlier one."""
+        while True:
+            reply = _parsed(channel)
+            if "broken" in reply or reply.pop("number", None) == self._number:
+                return reply
 
     def stop(self) -> None:
         """End the process; the next answer starts another one."""
@@ -96,7 +114,9 @@ class Slot:
                 return
 
     def let_go(self) -> None:
-        """Close this process's copy of the socket."""
+        """Close this process's copy of the socket; the worker is another process's child."""
+        if self._keeper is not None:
+            self._keeper.returncode = 0  # else it is warned of as still running
         if self._channel is not None:
             self._channel.end.close()
         self._keeper = self._channel = None

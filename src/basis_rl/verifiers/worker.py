@@ -18,14 +18,15 @@ from collections.abc import Callable
 from typing import Any
 
 from basis_rl.errors import BasisError
-from basis_rl.verifiers.channel import Channel
-from basis_rl.verifiers.clock import IDLE, JUDGING, STARTING, State, WaitingClock
+from basis_rl.verifiers.channel import Channel, parts_of
+from basis_rl.verifiers.clock import IDLE, JUDGING, STARTING, AnswerClock, State
 from basis_rl.verifiers.limits import (
     MEMORY,
     TIME_OUT,
     AnswerTimeoutError,
     CpuLimit,
     Limits,
+    end_with_parent,
     limit_memory,
     no_core_dumps,
     resident_bytes,
@@ -44,7 +45,8 @@ def main(descriptor: int) -> None:
     ----------
     descriptor : int
         Of the socket. Its first message is pickled: the pickled verifier, whether to load it
-        before forking, and the `Limits`. Every other one is a pickled (completion, columns).
+        before forking, and the `Limits`. Every other one is a number, which comes back with the
+        reply, and a pickled (completion, columns).
     """
     os.set_inheritable(descriptor, False)
     parent = os.getppid()
@@ -97,7 +99,9 @@ class Keeper:
             if self.state.phase == STARTING:
                 return  # broken, or half a request is lost: the parent starts another keeper
             if self.state.phase == JUDGING:
-                _send(self.channel, {"failure": TIME_OUT if over else death(status)})
+                # The worker may have sent its reply just before: the parent takes the first.
+                cause = TIME_OUT if over else death(status)
+                _send(self.channel, {"number": self.state.number, "failure": cause})
 
     def _wait_for_request(self) -> bool:
         poll = select.poll()
@@ -113,11 +117,10 @@ class Keeper:
         poll.register(self._children, select.POLLIN)
         poll.register(self.channel.end, 0)  # the other end's closing is always told
         over = False
-        clock = WaitingClock(worker, self.limits.wall_s)
+        clock = AnswerClock(worker, self.limits.wall_s, self.limits.hard_cpu_s)
         while True:
-            if _has_ended(worker):
-                _end_group(worker)  # what the answer has started, while the number is taken
-                return os.waitpid(worker, 0)[1], over
+            if (status := ended(worker)) is not None:
+                return status, over
             left = clock.left(*self.state.get())
             if left is not None and left <= 0:
                 over = True
@@ -153,6 +156,7 @@ def _be_worker(channel: Channel, score: Score | bytes, limits: Limits, state: St
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _own_group(0)
+        end_with_parent()
         if isinstance(score, bytes):
             try:
                 score = _loaded(score)
@@ -176,17 +180,24 @@ def _judge_all(
     state: State,
     replaced_after: tuple[type[Exception], ...],
 ) -> None:
-    depth, size = sys.getrecursionlimit(), resident_bytes()
+    depth, size, worker = sys.getrecursionlimit(), resident_bytes(), os.getpid()
     for _ in range(limits.answers):
         try:
             length = channel.receive_length()
         except (EOFError, OSError):
             return
         state.set(STARTING)
-        completion, columns = pickle.loads(channel.receive(length))
-        state.set(JUDGING)
+        number, pickled = parts_of(channel.receive(length))
+        try:
+            completion, columns = pickle.loads(pickled)
+        except Exception as error:
+            _send(channel, {"number": number, "unreadable": failure_text(error)[:_SHOWN]})
+            return
+        state.set(JUDGING, number)
         reply, is_clean = judge(score, completion, columns, limits, replaced_after)
-        _send(channel, reply)
+        if os.getpid() != worker:
+            return  # a fork that the verifier has forgotten to end
+        _send(channel, {"number": number, **reply})
         state.set(IDLE)
         sys.setrecursionlimit(depth)
         if not is_clean or resident_bytes() > size + limits.growth_bytes:
@@ -242,7 +253,16 @@ def _end_group(worker: int) -> None:
         return
 
 
-def _has_ended(worker: int) -> bool:
-    """Whether a worker has ended; its process number stays taken until it is waited for."""
-    options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-    return os.waitid(os.P_PID, worker, options) is not None
+def ended(worker: int) -> int | None:
+    """Wait status of a worker that has ended, and its group with it; None while it runs."""
+    if hasattr(os, "waitid"):  # not on macOS before Python 3.13
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        if os.waitid(os.P_PID, worker, options) is None:
+            return None
+        _end_group(worker)  # what the answer has started, while the number is surely taken
+        return os.waitpid(worker, 0)[1]
+    number, status = os.waitpid(worker, os.WNOHANG)
+    if not number:
+        return None
+    _end_group(worker)
+    return status

@@ -107,30 +107,37 @@ def build_cache(
         finished = finished_table(path, wanted, extend=extend)
         if finished is not None:
             return finished
-
-    def check_samples(before: dict[str, Any]) -> None:
-        refuse_differences(before, wanted.samples or {}, journal_path(path))
-
-    with Journal(
-        journal_path(path),
-        wanted.samples or {},
-        created=start_time(),
-        check_samples=check_samples,
-        must_exist=reverify or extend,
-    ) as journal:
+    with _journal(path, wanted, must_exist=reverify or extend) as journal:
         remove_leftovers(path)
         _agree(journal, wanted, reverify=reverify, extend=extend)
         session = Session(journal, prompts, engine, verifier, settings, wanted, progress, seed=seed)
         session.reverify() if reverify else session.run()
         table = built_table(journal, prompts, wanted, options=options or {}, extra=extra)
-        try:
-            table.save(path)
-        except PassRatesError as error:
-            raise PassRatesError(
-                f"{error}; nothing has to be sampled again: all of it is in {journal.path}"
-            ) from error
-        journal.append([{"kind": "complete"}])
+        _write(table, path, journal)
     return table
+
+
+def _journal(path: str | os.PathLike[str], wanted: Identity, *, must_exist: bool) -> Journal:
+    def check_samples(before: dict[str, Any]) -> None:
+        refuse_differences(before, wanted.samples or {}, journal_path(path))
+
+    return Journal(
+        journal_path(path),
+        wanted.samples or {},
+        created=start_time(),
+        check_samples=check_samples,
+        must_exist=must_exist,
+    )
+
+
+def _write(table: PassRates, path: str | os.PathLike[str], journal: Journal) -> None:
+    try:
+        table.save(path)
+    except PassRatesError as error:
+        raise PassRatesError(
+            f"{error}; nothing has to be sampled again: all of it is in {journal.path}"
+        ) from error
+    journal.append([{"kind": "complete"}])
 
 
 def _agree(journal: Journal, wanted: Identity, *, reverify: bool, extend: bool) -> None:
@@ -153,6 +160,12 @@ def _agree(journal: Journal, wanted: Identity, *, reverify: bool, extend: bool) 
             )
         if before and not extend:
             refuse_differences(before, wanted.target, journal.path)
+        lost = known.keys() - {key for key, *_ in wanted.rows}
+        if lost:
+            raise PassRatesError(
+                f"{len(lost)} prompts of {journal.path} are not asked for any more (first: "
+                f"{min(lost)!r}): pass them too, or choose another output"
+            )
         lines.append({"kind": "target", "settings": wanted.target})
     new = [row for row in wanted.rows if known.get(row[0]) != (row[1], row[2])]
     if new:

@@ -96,8 +96,9 @@ def identity(
 
 
 def journal_path(path: str | os.PathLike[str]) -> Path:
-    """Journal of a build that writes ``path``."""
-    return Path(f"{os.fspath(path)}.journal.jsonl.gz")
+    """Journal of a build that writes ``path``; of a symbolic link's target."""
+    target = os.path.realpath(path) if os.path.islink(path) else os.fspath(path)
+    return Path(f"{target}.journal.jsonl.gz")
 
 
 def check_build(
@@ -192,7 +193,10 @@ def refuse_differences(
     told = "; ".join(f"{name} was {before.get(name)!r} and is now {now[name]!r}" for name in names)
     if all(name in _TARGET for name in names):
         out = os.fspath(path).removesuffix(".journal.jsonl.gz")
-        remedy = f"for more rollouts or prompts use `basis-rl cache extend {out}`; else "
+        grows = all(now.get(name, 0) >= (before.get(name) or 0) for name in ("n", "prompts"))
+        can_extend = grows and not {"adaptive", "shard"} & set(names)
+        extend = f"for more rollouts or prompts use `basis-rl cache extend {out}`; else "
+        remedy = extend if can_extend else ""
     elif all(name in _VERIFIER for name in names):
         remedy = "judge the stored completions again with --reverify, or "
     else:

@@ -22,6 +22,7 @@ LEVEL = 4
 SECONDS_BETWEEN_SYNCS = 1.0
 _GZIP = 31  # zlib's window bits for gzip headers
 _CHUNK = 1 << 20
+_LOCK_S = 2.0  # a process that was killed while it started another holds its lock a little longer
 _MOST_LOST = 64 << 20  # bytes of a damaged end that are looked at
 
 
@@ -215,11 +216,16 @@ def _lock(descriptor: int, path: Path) -> None:
         import fcntl
     except ModuleNotFoundError:  # Windows
         return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise PassRatesError(
-            f"{path} is in use by another process: wait for it, or choose another output"
-        ) from None
-    except OSError:  # a file system without locks
-        return
+    deadline = time.monotonic() + _LOCK_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise PassRatesError(
+                    f"{path} is in use by another process: wait for it, or choose another output"
+                ) from None
+            time.sleep(0.02)
+        except OSError:  # a file system without locks
+            return

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from basis_rl.passrates.importers.collect import Collector
 from basis_rl.passrates.importers.detect import FORMATS
+from basis_rl.passrates.importers.doubts import remark_doubts
 from basis_rl.passrates.importers.record import Notes, Options, Record
 from basis_rl.passrates.importers.report import Report, make_report
 from basis_rl.passrates.importers.source import open_source, records_of
@@ -180,5 +181,6 @@ def import_pass_rates(
     extra = {"import": {name: value for name, value in told.items() if value is not None}}
     made_by = Provenance(**known, extra=extra)
     table = make_table(collector, entries, made_by, as_is=as_is)
+    remark_doubts(table, options, threshold, notes)
     report = make_report(collector, notes, opened.form.name, table, len(entries), unmatched)
     return Imported(table, report)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -30,7 +32,8 @@ class Entry:
     n: int = 0
     rate: float | None = None
     missing: int = 0
-    lists: set[int] = field(default_factory=set)
+    lists: set[bytes] = field(default_factory=set)
+    repeats_a_list: bool = False
 
 
 @dataclass
@@ -75,6 +78,11 @@ class Collector:
             raise PassRatesError(f"repeats is {self.repeats!r}: use {', '.join(REPEATS)}")
         if self.limit is not None and self.limit < 1:
             raise PassRatesError(f"limit is {self.limit}: use a positive number of prompts")
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise PassRatesError(f"threshold is {self.threshold}: use a finite reward")
+        for old, new in self.mapping.items():
+            if not (math.isfinite(old) and math.isfinite(new)):
+                raise PassRatesError(f"map has {old}={new}: both are finite rewards")
 
     def collect(self, records: Iterable[Record]) -> None:
         """Take all records.
@@ -99,7 +107,9 @@ class Collector:
     def _is_wanted(self, record: Record) -> bool:
         step = record.step
         if step is None:
-            return True
+            if self.options.steps is not None:
+                self.notes.dropped["without a training step"] += len(record.rewards or [1])
+            return self.options.steps is None
         first = step if record.first_step is None else record.first_step
         if self.options.steps is None:
             self._steps |= {first, step}
@@ -148,6 +158,10 @@ class Collector:
             return record.key
         if record.prompt is None:
             raise PassRatesError(f"{record.place} has neither a prompt nor a key")
+        if isinstance(record.prompt, str) and not record.prompt.strip():
+            raise PassRatesError(
+                f"{record.place}: its prompt is empty: mend it, or name a key column"
+            )
         # Rollouts of one prompt mostly follow each other.
         if self._key_of is None or self._key_of[0] != record.prompt:
             try:
@@ -159,7 +173,7 @@ class Collector:
     def _add_rewards(self, entry: Entry, record: Record) -> None:
         assert record.rewards is not None
         self._check_kind("rewards", record)
-        if len(record.rewards) > 1 and self._is_repeated_list(entry, record):
+        if len(record.rewards) > 1 and self._is_left_out(entry, record):
             return
         if record.rollout is not None and len(record.rewards) == 1:
             before = self._rollouts.get(record.rollout)
@@ -177,14 +191,36 @@ class Collector:
                 self.values[value] += 1
                 entry.rewards.append(value)
 
-    def _is_repeated_list(self, entry: Entry, record: Record) -> bool:
-        """Whether a prompt's row with all its rewards was there before, word for word."""
-        fingerprint = hash(tuple(record.rewards or ()))
-        if fingerprint in entry.lists and self.repeats != "sum":
-            self.notes.dropped["rows that repeat a prompt and its result"] += 1
-            return True
+    def _is_left_out(self, entry: Entry, record: Record) -> bool:
+        """Whether a prompt's row with all its rewards was there before, or is not the first.
+
+        Rows that are all alike are one row written twice; rows that all differ are rollouts to
+        add up. A prompt with both is asked about: leaving out equal lists among independent ones
+        would leave out the likely outcomes.
+        """
+        if self.repeats == "sum":
+            return False
+        text = repr(list(record.rewards or ()))  # not hash(): -1 and -2 have the same
+        fingerprint = hashlib.blake2b(text.encode(), digest_size=16).digest()
+        is_repeat = fingerprint in entry.lists
+        is_first = not entry.lists
         entry.lists.add(fingerprint)
-        return False
+        entry.repeats_a_list |= is_repeat
+        if self.repeats == "first" and not is_first and not is_repeat:
+            self.notes.dropped["rows after a prompt's first"] += 1
+            return True
+        if self.repeats == "error" and entry.repeats_a_list and len(entry.lists) > 1:
+            raise self._another_result(entry, record)
+        if is_repeat:
+            self.notes.dropped["rows that repeat a prompt and its result"] += 1
+        return is_repeat
+
+    def _another_result(self, entry: Entry, record: Record) -> PassRatesError:
+        return PassRatesError(
+            f"{record.place}: prompt {entry.key!r} has another result here than at "
+            f"{entry.place}: say --repeats first, or --repeats sum if both are rollouts of one "
+            "policy (not for rates without n)"
+        )
 
     def _forget(self, key: str, position: int) -> None:
         """Take a rollout back that a later one replaces."""
@@ -210,6 +246,11 @@ class Collector:
             self.missing += 1
             return
         self._check_kind("rates" if record.successes is None else "counts", record)
+        if self.mapping or self.threshold is not None:
+            raise PassRatesError(
+                f"{record.place} sums up a prompt's rollouts: --map and --threshold are for the "
+                "rewards of single rollouts; leave them out"
+            )
         n = record.n or 0
         if entry.n or entry.rate is not None:
             same = (entry.successes, entry.n, entry.rate) == (record.successes or 0, n, record.rate)
@@ -220,11 +261,7 @@ class Collector:
                 self.notes.dropped["rows after a prompt's first"] += 1
                 return
             if self.repeats == "error" or record.rate is not None:
-                raise PassRatesError(
-                    f"{record.place}: prompt {entry.key!r} has another result here than at "
-                    f"{entry.place}: say --repeats first, or --repeats sum if both are rollouts of "
-                    "one policy (counts only)"
-                )
+                raise self._another_result(entry, record)
         entry.successes += record.successes or 0
         entry.n += n
         entry.rate = record.rate

@@ -12,6 +12,7 @@ from basis_rl.passrates.importers.record import Notes, Options, Row
 from basis_rl.passrates.importers.values import number, optional
 
 _STANDARD_ERRORS = 5
+_LEAST_ROWS = 30  # a few rows alike have no standard error
 _ROWS = 20_000  # enough to decide; more would only take time
 
 
@@ -30,7 +31,8 @@ def holds_failures(
     Raises
     ------
     PassRatesError
-        If the means are closer than five standard errors and the caller gave no direction.
+        If the means are closer than five standard errors, or of fewer than 30 rows, and the caller
+        gave no direction.
     """
     weak, strong = weak_to_strong[0], weak_to_strong[-1]
     if options.direction is not None:
@@ -49,10 +51,10 @@ def holds_failures(
     error = float(differences.std(ddof=1)) / math.sqrt(len(differences)) if len(pairs) > 1 else 0.0
     means = ", ".join(f"{value:.2f}" for value in values.mean(axis=0)) if pairs else "unknown"
     compared = f"means of {weak} and {strong} over {len(pairs)} rows: {means}"
-    if len(pairs) < 2 or abs(mean) <= _STANDARD_ERRORS * error:
+    if len(pairs) < _LEAST_ROWS or abs(mean) <= _STANDARD_ERRORS * error:
         raise PassRatesError(
-            f"passes or failures? The {compared}, too close to tell: say --direction passes or "
-            "--direction failures"
+            f"passes or failures? The {compared}, too close or too few to tell: say --direction "
+            "passes or --direction failures"
         )
     failures = mean > 0
     kind = "failures" if failures else "passes"

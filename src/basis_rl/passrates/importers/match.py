@@ -41,10 +41,10 @@ class Matcher:
     """
 
     def __init__(self, prompts: Sequence[Prompt]) -> None:
-        self.by_content: dict[str, Prompt] = {}
+        self.by_content: dict[str, list[Prompt]] = defaultdict(list)
         self.by_text: dict[str, list[Prompt]] = defaultdict(list)
         for prompt in prompts:
-            self.by_content.setdefault(prompt_key(prompt.prompt), prompt)
+            self.by_content[prompt_key(prompt.prompt)].append(prompt)
             self.by_text[_last_text(prompt.prompt)].append(prompt)
         self.by_text.pop("", None)
         self._starts: dict[str, list[str]] = defaultdict(list)
@@ -74,12 +74,8 @@ class Matcher:
         PassRatesError
             If several prompts of the data set fit.
         """
-        same = self.by_content.get(prompt_key(content))
-        if same is not None:
-            return same
-        found = self.by_text.get(_last_text(content), [])
-        if isinstance(content, list) and not found:
-            return None
+        found = self.by_content.get(prompt_key(content), [])
+        found = found or self.by_text.get(_last_text(content), [])
         if not found and template is not None:
             found = [p for other, p in self._candidates(content) if other == template]
         if len(found) > 1:
@@ -99,8 +95,17 @@ class Matcher:
                 for text in self._starts.get(content[start : start + width], ()):
                     if min(len(text), _WIDTH) == width and content.startswith(text, start):
                         for prompt in self.by_text[text]:
-                            after = content[start + len(text) :]
-                            yield Template(_before(content[:start], prompt), after), prompt
+                            before, after = content[:start], content[start + len(text) :]
+                            if not _cuts_number(before, text) and not _cuts_number(text, after):
+                                yield Template(_before(before, prompt), after), prompt
+
+
+def _cuts_number(one: str, other: str) -> bool:
+    """Whether a number goes on over the end of a text: no template's mark ends there.
+
+    A word may: Llama 3's marks without their special tokens are ``assistant`` right behind a text.
+    """
+    return one[-1:].isdecimal() and other[:1].isdecimal()
 
 
 def _before(before: str, prompt: Prompt) -> str:

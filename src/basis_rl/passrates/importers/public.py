@@ -116,16 +116,18 @@ PUBLIC = (
     PublicSet(
         ("LLM360/guru-RL-92k",),
         (
-            Rate("qwen2.5_7b_pass_rate", "rate", made_by=_model("Qwen/Qwen2.5-7B")),
-            Rate("qwen3_30b_pass_rate", "rate", made_by=_model("Qwen/Qwen3-30B-A3B")),
+            Rate("qwen2.5_7b_pass_rate", "rate"),
+            Rate("qwen3_30b_pass_rate", "rate"),
         ),
         "data_source",
+        remark="the column names the model without saying which of its variants it was: --model",
     ),
     PublicSet(
         ("nvidia/OpenMathReasoning",),
         (Rate("pass_rate_72b_tir", "rate", made_by=_model("Qwen/Qwen2.5-Math-72B-Instruct")),),
         "problem_source",
-        remark="these rates are of a model that could run code: another policy than one without",
+        remark="these rates are of a model that could run code, another policy than one without; "
+        "its card says 32 generations each: --n 32 keeps them as counts",
     ),
     PublicSet(
         ("allenai/Dolci-Think-RL-7B",),
@@ -156,7 +158,9 @@ def format_of(entry: PublicSet) -> Format:
     def rows(some: Rows, options: Options, notes: Notes) -> Iterator[Record]:
         return _rows(entry, some, options, notes)
 
-    takes = COMMON - {"reward_column"} | {"rate_column", "unit", "n", "direction"}
+    takes = COMMON - {"reward_column"} | {"rate_column", "unit", "n"}
+    if entry.weak_to_strong:
+        takes |= {"direction"}
     return Format(entry.names[0], lambda columns: False, rows, takes=takes)
 
 
@@ -177,16 +181,31 @@ def _rows(entry: PublicSet, rows: Rows, options: Options, notes: Notes) -> Itera
 def _rate(entry: PublicSet, row: Row, options: Options) -> Rate:
     """The column that the caller names, or the only one."""
     by_name = {rate.column: rate for rate in entry.rates}
-    if options.rate_column is not None:
-        known = by_name.get(options.rate_column)
-        return known or Rate(options.rate_column, options.unit or "rate", options.n)
-    if len(entry.rates) == 1:
-        return entry.rates[0]
-    listed = ", ".join(f"{rate.column} ({rate.made_by['model']})" for rate in entry.rates)
+    if options.rate_column is not None and options.rate_column not in by_name:
+        return Rate(options.rate_column, options.unit or "rate", options.n)
+    if options.rate_column is not None or len(entry.rates) == 1:
+        rate = by_name.get(options.rate_column or entry.rates[0].column, entry.rates[0])
+        _refuse_contradiction(rate, entry, options)
+        return rate
+    models = [rate.made_by.get("model", "which variant is unknown") for rate in entry.rates]
+    listed = ", ".join(
+        f"{rate.column} ({model})" for rate, model in zip(entry.rates, models, strict=True)
+    )
     raise PassRatesError(
         f"{entry.names[0]} has the pass rates of several models: name one with --rate-column: "
         f"{listed}"
     )
+
+
+def _refuse_contradiction(rate: Rate, entry: PublicSet, options: Options) -> None:
+    """Refuse a unit or an n that the data set is known not to have."""
+    known_n = rate.n if rate.n_column is None else f"in column {rate.n_column!r}"
+    for name, given, known in (("unit", options.unit, rate.unit), ("n", options.n, known_n)):
+        if given is not None and known is not None and given != known:
+            raise PassRatesError(
+                f"{name} is given as {given}, and that of {rate.column!r} in {entry.names[0]} is "
+                f"{known}: leave it out, or read a file of it with --format columns"
+            )
 
 
 def _record(row: Row, rate: Rate, failures: bool, entry: PublicSet, options: Options) -> Record:

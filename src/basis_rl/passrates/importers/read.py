@@ -71,6 +71,7 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     number = 0
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            _refuse_twins(path, file.schema_arrow.names)
             for batch in file.iter_batches(batch_size=_BATCH):
                 for row in batch.to_pylist():
                     yield f"{path}, row {number}", row
@@ -83,6 +84,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     csv.field_size_limit(sys.maxsize)
     with path.open(encoding="utf-8-sig", newline="") as stream:
         reader = csv.DictReader(stream, strict=True)
+        checked = False
         while True:
             try:
                 row = next(reader, None)
@@ -90,6 +92,9 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 raise _damaged(path, f"line {reader.line_num + 1}", error) from None
             if row is None:
                 return
+            if not checked:
+                _refuse_twins(path, list(reader.fieldnames or []))
+                checked = True
             if None in row or None in row.values():
                 reason = f"it has not the {len(reader.fieldnames or [])} fields of the first line"
                 raise _damaged(path, f"line {reader.line_num}", ValueError(reason))
@@ -98,6 +103,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     import gzip
+    import zlib
 
     try:
         data = path.read_bytes()
@@ -105,8 +111,12 @@ def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         document = json.loads(data)
     except json.JSONDecodeError as error:
         raise _damaged(path, f"line {error.lineno}", error) from None
-    except (ValueError, OSError, EOFError, RecursionError) as error:
+    except (ValueError, OSError, EOFError, RecursionError, zlib.error) as error:
         raise _damaged(path, "the text", error) from None
+    except MemoryError:
+        raise PassRatesError(
+            f"{path} does not fit into memory: write one object a line, as .jsonl"
+        ) from None
     if isinstance(document, dict):
         yield str(path), document
         return
@@ -116,6 +126,12 @@ def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         if not isinstance(row, dict):
             raise PassRatesError(f"{path}, item {index} is {row!r:.40}: each item is an object")
         yield f"{path}, item {index}", row
+
+
+def _refuse_twins(path: Path, names: list[str]) -> None:
+    twins = sorted({name for name in names if names.count(name) > 1})
+    if twins:
+        raise PassRatesError(f"{path} has two columns {twins[0]!r}: rename one of them")
 
 
 def _damaged(path: Path, place: str, error: BaseException) -> PassRatesError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -203,7 +203,7 @@ def _files_in(
     folder: Path, chosen: Format | None, options: Options, notes: Notes
 ) -> tuple[list[Path], Format]:
     """Files of one format in a folder, sorted by step and name; others are left out."""
-    candidates = sorted(
+    candidates = _different(
         path
         for path in folder.rglob("*")
         # A tokenizer or a configuration deep in a checkpoint is no dump: .json counts at the top.
@@ -249,6 +249,26 @@ def _files_in(
     step_of = form.step_of or (lambda path: None)
     refuse_two_runs(some, step_of)
     return sorted(some, key=lambda path: (step_of(path) or 0, str(path))), form
+
+
+def _different(paths: Iterable[Path]) -> list[Path]:
+    """Files sorted by name, each once: links to one of them are left out.
+
+    Raises
+    ------
+    PassRatesError
+        If a file is there compressed too.
+    """
+    by_file: dict[tuple[int, int], Path] = {}
+    for path in sorted(paths, key=lambda path: (path.is_symlink(), path)):
+        there = path.stat()
+        by_file.setdefault((there.st_dev, there.st_ino), path)
+    kept = sorted(by_file.values())
+    names = set(kept)
+    for path in kept:
+        if path.suffix == ".gz" and path.with_suffix("") in names:
+            raise PassRatesError(f"{path.with_suffix('')} and {path} are there: remove one of them")
+    return kept
 
 
 def _first_row_or_none(path: Path, damaged: list[BasisError]) -> dict[str, object] | None:

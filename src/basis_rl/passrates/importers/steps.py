@@ -52,17 +52,23 @@ def no_such_steps(wanted: Steps, first: int, last: int) -> PassRatesError:
 
 
 def refuse_two_runs(files: list[Path], step_of: Callable[[Path], int | None]) -> None:
-    """Refuse a step that two folders have: two runs, or one's training and its validation.
+    """Refuse steps in two folders: two runs, or one's training and its validation.
 
     Raises
     ------
     PassRatesError
     """
-    folder_of: dict[int, Path] = {}
+    folders: dict[Path, int] = {}
     for file in files:
         step = step_of(file)
-        if step is not None and folder_of.setdefault(step, file.parent) != file.parent:
-            raise PassRatesError(
-                f"step {step} is in {folder_of[step]} and in {file.parent}: name one of these "
-                "folders"
-            )
+        if step is None:
+            continue
+        # Where a folder is named by its step, the one above holds the run.
+        tells_itself = step_of(Path(file.name)) is not None
+        folders.setdefault(file.parent if tells_itself else file.parent.parent, step)
+    if len(folders) > 1:
+        (one, step), (other, later), *_ = folders.items()
+        raise PassRatesError(
+            f"step {step} is in {one} and step {later} in {other}, two runs or training and "
+            "validation: name one of these folders"
+        )

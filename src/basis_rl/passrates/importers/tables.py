@@ -14,7 +14,7 @@ from basis_rl.passrates.provenance import Provenance
 from basis_rl.passrates.table import PassRates
 from basis_rl.prompts import Prompt
 
-_SHOWN = 3
+_WIDTH = 40
 
 
 def match_entries(
@@ -32,6 +32,12 @@ def match_entries(
     matcher = Matcher(prompts)
     by_key = {prompt.key: prompt for prompt in prompts}
     template = matcher.learn(entry.prompt for entry in entries if entry.prompt is not None)
+    if template is not None and template != ("", ""):
+        before, after = template
+        notes.remark(
+            f"the template around the data set's prompts: {before[-_WIDTH:]!r} before and "
+            f"{after[:_WIDTH]!r} after"
+        )
     found: dict[str, Entry] = {}
     unmatched: list[str] = []
     for entry in entries:

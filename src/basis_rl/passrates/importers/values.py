@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from basis_rl.errors import PassRatesError, nearest
 from basis_rl.prompts.columns import column_value
 
 UNITS = ("rate", "percent", "percent-failures", "count", "failures", "fraction")
-_MISSING = {"", "n/a", "na", "nan", "none", "null", "-"}
+_MISSING = {"", "n/a", "na", "nan", "none", "null", "<na>"}
+_TRUTH = {"true": 1.0, "false": 0.0}
 # How far rate · n may lie from a whole number: rates are stored rounded.
 _ROUNDING = 0.05
 
@@ -28,8 +30,8 @@ def is_missing(value: Any) -> bool:
     if value is None:
         return True
     if isinstance(value, str):
-        return value.strip().lower() in _MISSING
-    return isinstance(value, float) and math.isnan(value)
+        return value.strip().lower().lstrip("+-") in _MISSING
+    return isinstance(value, float | Decimal) and math.isnan(value)
 
 
 def number(value: Any, place: str, what: str) -> float | None:
@@ -42,10 +44,14 @@ def number(value: Any, place: str, what: str) -> float | None:
     """
     if is_missing(value):
         return None
+    found = math.inf
     try:
-        found = float(value)
+        if isinstance(value, str):
+            value = _TRUTH.get(value.strip().lower(), value)
+        if not isinstance(value, bytes):  # b"1" is a list of codes elsewhere: not guessed at
+            found = float(value)
     except (TypeError, ValueError):
-        found = math.inf
+        pass
     if math.isinf(found):
         raise PassRatesError(
             f"{place}: {what} is {value!r:.60}: it should be a number (or empty where missing)"
@@ -88,12 +94,16 @@ def measured(value: Any, unit: str, n: int | None, place: str, what: str) -> Mea
         If the value is out of range or no whole number of n rollouts, or n is needed and unknown.
     """
     check_unit(unit)
-    if is_missing(value) or n == 0:
+    if is_missing(value):
         return Measured()
     if unit == "fraction":
-        return _fraction(value, place, what)
+        return _fraction(value, n, place, what)
     found = number(value, place, what)
     assert found is not None
+    if n == 0:
+        if found:
+            raise PassRatesError(f"{place}: {what} is {value!r:.60} of n = 0: n is at least 1")
+        return Measured()
     if unit in ("count", "failures"):
         return _count(found, unit, n, place, what)
     rate = found / 100 if unit.startswith("percent") else found
@@ -125,15 +135,17 @@ def check_unit(unit: str) -> None:
         raise PassRatesError(f"unit is {unit!r}{nearest(unit, list(UNITS))}")
 
 
-def _fraction(value: Any, place: str, what: str) -> Measured:
+def _fraction(value: Any, n: int | None, place: str, what: str) -> Measured:
     top, slash, bottom = str(value).partition("/")
     try:
-        successes, n = int(top), int(bottom)
+        successes, tried = int(top), int(bottom)
     except ValueError:
-        successes, n = -1, 0
-    if not slash or not 0 <= successes <= n or n < 1:
+        successes, tried = -1, 0
+    if not slash or not 0 <= successes <= tried or tried < 1:
         raise PassRatesError(f"{place}: {what} is {value!r:.60}: it should be a fraction k/n")
-    return Measured(successes, n)
+    if n is not None and n != tried:
+        raise PassRatesError(f"{place}: {what} is {value!r:.60} and n is given as {n}: leave n out")
+    return Measured(successes, tried)
 
 
 def _count(found: float, unit: str, n: int | None, place: str, what: str) -> Measured:
@@ -172,6 +184,6 @@ def rewards_of(values: Any, place: str, what: str) -> list[float | None]:
     ------
     PassRatesError
     """
-    if isinstance(values, Sequence) and not isinstance(values, str):
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         return [number(value, place, what) for value in values]
     return [number(values, place, what)]

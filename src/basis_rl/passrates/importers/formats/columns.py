@@ -25,6 +25,8 @@ def _rows(rows: Rows, options: Options, notes: Notes) -> Iterator[Record]:
         for kind in ("reward", "successes", "rate")
         if getattr(options, f"{kind}_column") is not None
     ]
+    if options.n is not None and options.n_column is not None:
+        raise PassRatesError("n and n_column are both given: leave one out")
     for row in rows:
         if len(chosen) != 1:
             named = f"{' and '.join(chosen)} are both" if chosen else "none is"
@@ -54,9 +56,19 @@ def _record(row: Row, options: Options) -> Record:
         successes=found.successes,
         n=found.n,
         rate=found.rate,
-        step=whole(optional(columns, "step"), place, "step") if "step" in columns else None,
+        step=_step(columns, options, place),
         source=source_of(columns, options),
     )
+
+
+def _step(columns: Columns, options: Options, place: str) -> int | None:
+    """Training step of the column ``step``; another kind of step counts as none."""
+    try:
+        return whole(columns.get("step"), place, "step")
+    except PassRatesError:
+        if options.steps is not None:
+            raise
+        return None
 
 
 def _measured(columns: Columns, options: Options, place: str) -> Measured:

@@ -19,18 +19,27 @@ def _detect(columns: Columns) -> bool:
     if not isinstance(tasks, dict) or not tasks:
         return False
     first = next(iter(tasks.values()))
-    return isinstance(first, list) and (not first or "base_status" in first[0])
+    return isinstance(first, list) and all(
+        isinstance(s, dict) and "base_status" in s for s in first
+    )
 
 
 def _rows(rows: Rows, options: Options, notes: Notes) -> Iterator[Record]:
     tests = options.reward_column
     if tests not in (None, "base", "plus"):
         raise PassRatesError(f"reward_column is {tests!r}: evalplus has base and plus")
+    file_of: dict[str, str] = {}
     for row in rows:
         tasks = row.columns.get("eval")
         if not isinstance(tasks, dict):
             raise PassRatesError(f"{row.place} has no results under 'eval'")
         for task, samples in tasks.items():
+            if task in file_of:
+                raise PassRatesError(
+                    f"{row.place} and {file_of[task]} both have {task}, of two policies or "
+                    "settings: name one of these files"
+                )
+            file_of[task] = row.place
             for number, sample in enumerate(samples):
                 place = f"{row.place}, {task}, sample {number}"
                 reward = _reward(sample, tests, place)

@@ -15,8 +15,9 @@ from basis_rl.passrates.importers.format import Columns, Format, Rows, has, iden
 from basis_rl.passrates.importers.record import Notes, Options, Record
 from basis_rl.passrates.importers.values import measured, number, optional, value_of
 
-_SAMPLES = re.compile(r"\bn=(\d+)")
-_PASS = re.compile(r"pass@k(:.*\bk=(\d+))?")
+# As written now (avg@n:n=4, pass@k:k=1&n=4), and before (pass@1:4_samples).
+_SAMPLES = re.compile(r"(?:\bn=|pass@1:)(\d+)")
+_PASS = re.compile(r"pass@(?:k:(?:.*\b)?k=)?(\w+)")
 _TASK = re.compile(r"details_(.+?)_\d{4}-")
 
 
@@ -63,10 +64,10 @@ def _metric(metrics: Columns, options: Options, place: str) -> str:
 
 
 def _is_usable(name: str) -> bool:
-    if name.startswith(("maj@", "g-pass@")) or "_g-pass@" in name:
+    if "maj@" in name or "g-pass@" in name.lower():
         return False
     passes = _PASS.search(name)
-    return passes is None or passes.group(2) in (None, "1")
+    return passes is None or passes.group(1) == "1"
 
 
 def _count(metric: str, columns: Columns, place: str) -> int:

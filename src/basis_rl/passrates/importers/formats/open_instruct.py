@@ -62,7 +62,13 @@ def _tokenizer(name: str) -> Any:
 
 
 def _known(files: Sequence[Path], notes: Notes) -> None:
-    """Model of the run's ``<run>_metadata.jsonl``."""
+    """Model of the run's ``<run>_metadata.jsonl``; a run that is resumed has a new name."""
+    runs = dict.fromkeys(file.name.rsplit("_rollouts_", 1)[0] for file in files)
+    if len(runs) > 1:
+        notes.remark(
+            f"files of {len(runs)} runs, {', '.join(runs)}: of a step that several made, the last "
+            "one's rollouts hold; name a folder with one run unless one resumes the other"
+        )
     for file in files:
         metadata = file.with_name(f"{file.name.rsplit('_rollouts_', 1)[0]}_metadata.jsonl")
         if "_rollouts_" not in file.name or not metadata.exists():

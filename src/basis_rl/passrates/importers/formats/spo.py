@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from basis_rl.errors import PassRatesError
@@ -9,10 +10,13 @@ from basis_rl.passrates.importers.format import Columns, Format, Rows
 from basis_rl.passrates.importers.record import Notes, Options, Record
 from basis_rl.passrates.importers.values import rewards_of
 
+_NAME = re.compile(r"[\w./@-]*")
+
 
 def _detect(columns: Columns) -> bool:
-    first = next(iter(columns.values()), None)
-    return isinstance(first, list) and all(
+    if all(_NAME.fullmatch(name) for name in columns):
+        return False  # names, as of a table's columns or of metrics, and not a prompt among them
+    return all(
         isinstance(value, list)
         and all(score is None or isinstance(score, int | float) for score in value)
         for value in columns.values()
