@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from basis_rl.passrates import PassRates
-from basis_rl.passrates.texts import PackedTexts
+from basis_rl.passrates.storage.texts import PackedTexts
 
 PROMPTS = (17_398, 1_000_000)
 BATCH = 512

@@ -88,7 +88,7 @@ def main(folder: str) -> None:
     import torch
     import transformers.models.qwen3.modeling_qwen3  # noqa: F401
 
-    import basis_rl.passrates.file  # noqa: F401
+    import basis_rl.passrates.storage.file  # noqa: F401
     from basis_rl.passrates.build import build_cache  # noqa: F401
 
     torch.set_num_threads(1)

@@ -20,10 +20,10 @@ from basis_rl import PassRates, PassRatesError, RewardBatch
 from basis_rl.cli.cache_absorb import absorb as command
 from basis_rl.errors import BasisError
 from basis_rl.passrates import Provenance, prompt_key
-from basis_rl.passrates.absorb import absorb
-from basis_rl.passrates.compare import Reward
+from basis_rl.passrates.absorbing.absorb import absorb
+from basis_rl.passrates.absorbing.seen import step_range
 from basis_rl.passrates.importers import Options, read_records
-from basis_rl.passrates.seen import step_range
+from basis_rl.passrates.inspect.compare import Reward
 from basis_rl.passrates.training_record import NAME, read_record, read_run
 from basis_rl.trl.record import RewardRecord
 

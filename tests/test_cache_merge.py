@@ -14,7 +14,7 @@ from basis_rl import PassRates, PassRatesError
 from basis_rl.cli.cache_merge import merge
 from basis_rl.passrates import Provenance
 from basis_rl.passrates.build import journal_path
-from basis_rl.passrates.merge_files import merge_files
+from basis_rl.passrates.merging.files import merge_files
 from basis_rl.verifiers import NamedVerifier
 
 

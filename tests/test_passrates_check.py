@@ -13,8 +13,8 @@ from tiny_run import QUESTIONS, write_config, write_data
 
 from basis_rl import cli
 from basis_rl.passrates import PassRates, Provenance, prompt_hash, prompt_key
-from basis_rl.passrates.check import Report, Run, check
-from basis_rl.passrates.compare import Reward
+from basis_rl.passrates.inspect.check import Report, Run, check
+from basis_rl.passrates.inspect.compare import Reward
 from basis_rl.prompts import Prompt, Repeats, load_prompts
 
 MADE = Provenance(model="owner/m", verifier="math", temperature=0.7)

@@ -7,9 +7,9 @@ import pytest
 
 from basis_rl.passrates import PassRates
 from basis_rl.passrates.adaptive import expected_error as of_raw_means
-from basis_rl.passrates.check import Run, check
-from basis_rl.passrates.check_text import lines
-from basis_rl.passrates.expected_error import ExpectedError, expected_error
+from basis_rl.passrates.inspect.check import Run, check
+from basis_rl.passrates.inspect.check_text import lines
+from basis_rl.passrates.inspect.expected_error import ExpectedError, expected_error
 from basis_rl.prompts import Prompt
 from basis_rl.smoothing import pseudo_counts
 

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from basis_rl.errors import PassRatesError
-from basis_rl.passrates import PassRates, Provenance, texts
-from basis_rl.passrates.key_index import DictIndex, HashIndex
-from basis_rl.passrates.texts import PackedTexts, joined
+from basis_rl.passrates import PassRates, Provenance
+from basis_rl.passrates.storage import texts
+from basis_rl.passrates.storage.key_index import DictIndex, HashIndex
+from basis_rl.passrates.storage.texts import PackedTexts, joined
 
 # Lone surrogates too: they can be keys in memory, though not in a file.
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=6)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from basis_rl import cli
 from basis_rl.passrates import PassRates, Provenance, prompt_hash
-from basis_rl.passrates.describe import bars, describe
-from basis_rl.passrates.histogram import Bin, bins
+from basis_rl.passrates.inspect.describe import bars, describe
+from basis_rl.passrates.inspect.histogram import Bin, bins
 
 
 def counts(n: Any = 4) -> PassRates:
@@ -147,7 +147,7 @@ def test_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("kind", ["counts", "many values", "mixed", "rates", "shifted", "one"])
 def test_pictures_show_every_prompt(kind: str) -> None:
     pytest.importorskip("matplotlib")
-    from basis_rl.passrates.picture import draw
+    from basis_rl.passrates.inspect.picture import draw
 
     rng = np.random.default_rng(0)
     keys = range(300)

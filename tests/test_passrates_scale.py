@@ -8,8 +8,9 @@ import bench_passrates
 import numpy as np
 import pytest
 
-from basis_rl.passrates import PassRates, columns, texts
-from basis_rl.passrates.texts import PackedTexts
+from basis_rl.passrates import PassRates
+from basis_rl.passrates.storage import columns, texts
+from basis_rl.passrates.storage.texts import PackedTexts
 
 
 def test_the_papers_table_is_small_and_quick(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tiny_model import (
 
 from basis_rl import BasisError, PassRatesError
 from basis_rl.passrates import Provenance
-from basis_rl.passrates.compare import Reward, same_model
+from basis_rl.passrates.inspect.compare import Reward, same_model
 from basis_rl.trl.checks import check_provenance, named_rewards
 from basis_rl.trl.setup import run_provenance
 

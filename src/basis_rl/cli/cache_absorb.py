@@ -27,8 +27,8 @@ def absorb(run: str, **options: Any) -> None:
 
     The policy changes in training, so the result mixes policies; its provenance says so.
     """
-    from basis_rl.passrates.absorb import WARNING
-    from basis_rl.passrates.absorb import absorb as absorb_run
+    from basis_rl.passrates.absorbing.absorb import WARNING
+    from basis_rl.passrates.absorbing.absorb import absorb as absorb_run
 
     out = options.pop("out")
     done = absorb_run(run, options.pop("cache"), out, **options)

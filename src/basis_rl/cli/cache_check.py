@@ -13,7 +13,7 @@ from basis_rl.messages import one_line_warnings, quiet_transformers
 
 if TYPE_CHECKING:
     from basis_rl.passrates import PassRates
-    from basis_rl.passrates.check import Report, Run
+    from basis_rl.passrates.inspect.check import Report, Run
     from basis_rl.prompts import Prompt, Repeats
     from basis_rl.train.config import TrainConfig
 
@@ -58,7 +58,7 @@ def check(file: str, **options: Any) -> None:
     if options["as_json"]:
         click.echo(json.dumps(report.to_dict()))
     else:
-        from basis_rl.passrates.check_text import lines
+        from basis_rl.passrates.inspect.check_text import lines
 
         click.echo(printable("\n".join(lines(report, file))))
     click.get_current_context().exit(0 if report.is_fine else PROBLEM)
@@ -71,7 +71,7 @@ for _option in check.params:
 
 
 def _report(table: PassRates, options: dict[str, Any]) -> Report:
-    from basis_rl.passrates.check import check as compare
+    from basis_rl.passrates.inspect.check import check as compare
     from basis_rl.prompts import Repeats
 
     config = None
@@ -91,8 +91,8 @@ def _report(table: PassRates, options: dict[str, Any]) -> Report:
 
 
 def _run(table: PassRates, config: TrainConfig | None, options: dict[str, Any]) -> Run:
-    from basis_rl.passrates.check import Run
-    from basis_rl.passrates.compare import Reward
+    from basis_rl.passrates.inspect.check import Run
+    from basis_rl.passrates.inspect.compare import Reward
     from basis_rl.passrates.provenance import Provenance
 
     if config is not None:

@@ -13,16 +13,16 @@ from basis_rl.cli.terminal import columns, has_blocks, printable
 def info(file: str, png: str | None) -> None:
     """Print counts, mean, histogram, sources and provenance of FILE."""
     from basis_rl.passrates import PassRates
-    from basis_rl.passrates.describe import describe
+    from basis_rl.passrates.inspect.describe import describe
 
     if png is not None:
-        from basis_rl.passrates.picture import check_picture
+        from basis_rl.passrates.inspect.picture import check_picture
 
         check_picture(png)
     table = PassRates.load(file)
     click.echo(printable(describe(table, file, blocks=has_blocks(), width=columns())))
     if png is not None:
-        from basis_rl.passrates.picture import save_picture
+        from basis_rl.passrates.inspect.picture import save_picture
 
         save_picture(table, png, name=file)
         click.echo(f"wrote {png}", err=True)

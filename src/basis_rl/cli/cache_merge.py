@@ -28,7 +28,7 @@ def merge(files: tuple[str, ...], **options: Any) -> None:
     Nothing is resolved silently: other settings, missing shards and prompts that are in several
     files are errors that say what to do.
     """
-    from basis_rl.passrates.merge_files import merge_files
+    from basis_rl.passrates.merging.files import merge_files
 
     out = options["out"]
     merged = merge_files(

@@ -13,7 +13,7 @@ from basis_rl.batch import FloatArray, IntArray
 from basis_rl.batch import as_keys as batch_keys
 from basis_rl.errors import BatchError, PassRatesError
 from basis_rl.passrates.keys import HASH_DIGITS
-from basis_rl.passrates.texts import PackedTexts, compact
+from basis_rl.passrates.storage.texts import PackedTexts, compact
 
 Keys = Sequence[str | int] | npt.NDArray[np.generic]
 Array = TypeVar("Array", FloatArray, IntArray)

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from basis_rl.batch import IntArray
-from basis_rl.passrates import merge
 from basis_rl.passrates.checks import (
     Keys,
     as_keys,
@@ -20,8 +19,9 @@ from basis_rl.passrates.checks import (
     reward_list,
 )
 from basis_rl.passrates.contents import Contents
-from basis_rl.passrates.key_index import index_of
+from basis_rl.passrates.merging import joins as merge
 from basis_rl.passrates.provenance import Provenance
+from basis_rl.passrates.storage.key_index import index_of
 
 if TYPE_CHECKING:
     import os
@@ -200,7 +200,7 @@ class PassRates(Contents):
         PassRatesError
             If the file is missing, damaged, of a newer version or not a table of pass rates.
         """
-        from basis_rl.passrates import file
+        from basis_rl.passrates.storage import file
 
         return file.load(path)
 
@@ -212,7 +212,7 @@ class PassRates(Contents):
         PassRatesError
             If it cannot be written.
         """
-        from basis_rl.passrates import file
+        from basis_rl.passrates.storage import file
 
         file.save(self, path)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from basis_rl.passrates import PassRates
-from basis_rl.passrates.texts import joined
+from basis_rl.passrates.storage.texts import joined
 from basis_rl.prompts import Prompt, column_value
 from basis_rl.train.config import RewardItem
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from basis_rl import estimators
 from basis_rl.errors import BasisError, ConfigError
 from basis_rl.passrates import PassRates
-from basis_rl.passrates.check import Run
+from basis_rl.passrates.inspect.check import Run
 from basis_rl.train import rewards
 from basis_rl.train.arguments import make_arguments
 from basis_rl.train.config import TrainConfig
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def run_of(config: TrainConfig, table: PassRates) -> Run:
-    """The run that `basis_rl.passrates.check.check` compares a table with, as the trainer would.
+    """The run that `passrates.inspect.check.check` compares a table with, as the trainer would.
 
     Raises
     ------

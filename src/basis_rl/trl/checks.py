@@ -10,7 +10,7 @@ import numpy as np
 
 from basis_rl.errors import PassRatesError
 from basis_rl.passrates import PassRates, Provenance
-from basis_rl.passrates.compare import Reward, differences, is_sum
+from basis_rl.passrates.inspect.compare import Reward, differences, is_sum
 
 
 def check_coverage(

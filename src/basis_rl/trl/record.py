@@ -14,7 +14,7 @@ from basis_rl.batch import RewardBatch
 from basis_rl.errors import BasisError
 from basis_rl.files import cannot_write
 from basis_rl.passrates import Provenance
-from basis_rl.passrates.compare import Reward
+from basis_rl.passrates.inspect.compare import Reward
 from basis_rl.passrates.training_record import FORMAT, NAME
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from basis_rl.errors import BasisError, PassRatesError
 from basis_rl.files import check_writable
-from basis_rl.passrates.compare import differences
+from basis_rl.passrates.absorbing.seen import Run, Seen, open_run, step_range
+from basis_rl.passrates.inspect.compare import differences
 from basis_rl.passrates.provenance import Difference, Provenance
-from basis_rl.passrates.seen import Run, Seen, open_run, step_range
 from basis_rl.passrates.table import PassRates
 
 WARNING = (

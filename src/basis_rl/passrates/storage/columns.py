@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from basis_rl.batch import FloatArray, IntArray
 from basis_rl.errors import PassRatesError
-from basis_rl.passrates.texts import PackedTexts, is_many
+from basis_rl.passrates.storage.texts import PackedTexts, is_many
 
 if TYPE_CHECKING:
     from basis_rl.passrates.table import PassRates

@@ -10,7 +10,7 @@ import numpy as np
 
 from basis_rl.batch import IntArray
 from basis_rl.errors import PassRatesError
-from basis_rl.passrates.texts import PackedTexts
+from basis_rl.passrates.storage.texts import PackedTexts
 
 
 class DictIndex:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from basis_rl.errors import BasisError, PassRatesError
-from basis_rl.passrates.compare import Reward
+from basis_rl.passrates.inspect.compare import Reward
 from basis_rl.passrates.provenance import Provenance
 from basis_rl.passrates.table import PassRates
 from basis_rl.passrates.training_record import NAME, RecordedBatch, read_record, read_run

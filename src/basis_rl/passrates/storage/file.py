@@ -25,10 +25,10 @@ import pyarrow.parquet as pq
 
 from basis_rl.errors import BasisError, PassRatesError
 from basis_rl.files import refuse_device, write_atomically
-from basis_rl.passrates import columns
-from basis_rl.passrates.columns import REBUILD
 from basis_rl.passrates.provenance import Provenance
-from basis_rl.passrates.texts import joined
+from basis_rl.passrates.storage import columns
+from basis_rl.passrates.storage.columns import REBUILD
+from basis_rl.passrates.storage.texts import joined
 
 if TYPE_CHECKING:
     from basis_rl.passrates.table import PassRates

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from basis_rl.passrates.check import Report, Some
+from basis_rl.passrates.inspect.check import Report, Some
 
 
 def lines(report: Report, path: str | os.PathLike[str]) -> Iterator[str]:

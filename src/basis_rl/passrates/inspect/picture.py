@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from basis_rl.errors import BasisError, PassRatesError
 from basis_rl.files import check_writable, write_atomically
-from basis_rl.passrates.describe import WHAT, size
-from basis_rl.passrates.histogram import Bin, bins
+from basis_rl.passrates.inspect.describe import WHAT, size
+from basis_rl.passrates.inspect.histogram import Bin, bins
 from basis_rl.passrates.table import PassRates
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from basis_rl.batch import IntArray
-from basis_rl.passrates.compare import Reward, differences
-from basis_rl.passrates.expected_error import ExpectedError, expected_error
+from basis_rl.passrates.inspect.compare import Reward, differences
+from basis_rl.passrates.inspect.expected_error import ExpectedError, expected_error
+from basis_rl.passrates.inspect.variants import known_variants
 from basis_rl.passrates.keys import prompt_hash
 from basis_rl.passrates.provenance import Difference, Provenance
 from basis_rl.passrates.table import PassRates
-from basis_rl.passrates.variants import known_variants
 
 if TYPE_CHECKING:
     from basis_rl.prompts import Prompt, Repeats

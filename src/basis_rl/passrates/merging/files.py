@@ -15,14 +15,14 @@ from basis_rl.batch import IntArray
 from basis_rl.errors import BasisError, PassRatesError
 from basis_rl.files import check_writable
 from basis_rl.passrates.build.identity import journal_path
-from basis_rl.passrates.merge_journals import (
+from basis_rl.passrates.merging.journals import (
     Part,
     fits,
     joint_rows,
     merge_journals,
     read_part,
 )
-from basis_rl.passrates.merge_settings import (
+from basis_rl.passrates.merging.settings import (
     check_settings,
     check_shards,
     is_one_build,

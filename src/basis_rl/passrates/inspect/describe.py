@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from basis_rl.batch import FloatArray, group_index
-from basis_rl.passrates.histogram import Bin, bins, common_n
+from basis_rl.passrates.inspect.histogram import Bin, bins, common_n
 from basis_rl.passrates.table import PassRates
 
 _EIGHTHS = "▏▎▍▌▋▊▉█"

@@ -1,0 +1,1 @@
+"""Rewards of training runs, added to a table."""

@@ -1,0 +1,1 @@
+"""Looking at a table, and checking it against a data set and a run."""

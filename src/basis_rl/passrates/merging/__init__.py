@@ -1,0 +1,1 @@
+"""Tables, files and journals made into one."""

@@ -1,0 +1,1 @@
+"""The Parquet file of a table, and the index of its keys."""
