@@ -251,7 +251,7 @@ def test_the_same_rollouts_are_not_summed(tmp_path: Path) -> None:
     build(tmp_path / "c.parquet", prompts=prompts(4), seed=1)
     a, b, c = (tmp_path / f"{name}.parquet" for name in "abc")
     out = tmp_path / "m.parquet"
-    refused([a, b], out, on_conflict="sum", words=["same seed", "count twice", "--seed"])
+    refused([a, b], out, on_conflict="sum", words=["same seed", "count twice"])
     assert (merge_files([a, b], out, on_conflict="first").table.n == 4).all()
     both = merge_files([a, c], tmp_path / "n.parquet", on_conflict="sum").table
     assert both.n.tolist() == [8] * 4 + [4] * 6
@@ -264,6 +264,31 @@ def test_one_key_with_two_texts_or_sources_is_refused(tmp_path: Path) -> None:
     refused(saved(tmp_path, *texts), out, on_conflict="first", words=["'a'", "hash of its text"])
     texts = [table(["a"], [1], 2, sources=[name]) for name in "xy"]
     refused(saved(tmp_path, *texts), out, on_conflict="sum", words=["'a'", "source 'x'", "'y'"])
+
+
+def test_rollouts_are_known_again_after_absorbing(tmp_path: Path) -> None:
+    built = build(tmp_path / "a.parquet")
+    keys, ones = built.keys, np.ones(len(built))
+
+    def absorbed(name: str, steps: list[int], *, run: str = "r", replaces: bool = False) -> Path:
+        grown = built.with_counts(keys, ones, 1)
+        note = {"run": run, "run_id": run, "steps": steps, "replaces_cache": replaces}
+        made = grown.provenance.replace(extra={**grown.provenance.extra, "absorbed": [note]})
+        PassRates.from_counts(
+            keys, grown.successes, grown.n, sources=grown.sources, provenance=made
+        ).save(tmp_path / name)
+        return tmp_path / name
+
+    own, out = tmp_path / "a.parquet", tmp_path / "m.parquet"
+    one, next_ = absorbed("b", [0, 4]), absorbed("c", [5, 9])
+    refused([own, one], out, on_conflict="sum", words=["same seed"])
+    refused([one, next_], out, on_conflict="sum", words=["same seed"])
+    alone, again = absorbed("d", [0, 4], replaces=True), absorbed("e", [4, 6], replaces=True)
+    refused([alone, again], out, on_conflict="sum", words=["absorbed steps of r"])
+    other = absorbed("f", [4, 6], run="other", replaces=True)
+    assert (merge_files([alone, other], out, on_conflict="sum").table.n == 10).all()
+    summed = merge_files([own, alone], tmp_path / "s.parquet", on_conflict="sum").table
+    assert (summed.n == 9).all()
 
 
 def test_outputs_and_inputs_that_cannot_be(tmp_path: Path) -> None:

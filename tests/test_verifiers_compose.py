@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from basis_rl import verifiers
 from basis_rl.errors import ConfigError
 from basis_rl.train.config import RewardItem, RewardSection
-from basis_rl.train.rewards import make_verifiers
+from basis_rl.train.rewards import ColumnReward, make_verifiers
 from basis_rl.verifiers import NamedVerifier, Verdict, trl_reward
 from basis_rl.verifiers.compose import format_reward, length_penalty, overlong, weighted_sum
 from basis_rl.verifiers.verl_reward import (
@@ -193,12 +193,13 @@ def test_the_documented_configuration(tmp_path: Path, monkeypatch: Any) -> None:
     section = RewardSection(
         [f if isinstance(f, str) else RewardItem(**f) for f in reward["functions"]]
     )
-    texts = ["<think>a</think><answer>$7$</answer>", "x" * 4 * 2000 + " $7$", "$8$"]
+    texts = ["<think>a</think><answer>$7$</answer>", "x $7$", "$8$"]
+    ids = [[0] * length for length in (9, 2000, 3)]
     made = make_verifiers(section)
-    found = [verifier.submit(texts, {"answer": "7"}).result(timeout=60) for verifier in made]
+    functions = [ColumnReward(verifier, {"k": {"answer": "7"}}) for verifier in made]
+    rewards = [give(texts, prompt_key=["k"] * 3, completion_ids=ids) for give in functions]
     for verifier in made:
         verifier.close()
-    rewards = [[verdict.reward for verdict in verdicts] for verdicts in found]
     assert rewards[:2] == [[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
-    assert rewards[2] == [0.0, pytest.approx(-465 / 512, abs=2 / 512), 0.0]
+    assert rewards[2] == [0.0, -464 / 512, 0.0]
     assert [item.weight for item in section.items()] == [1.0, 0.1, 0.5]

@@ -15,6 +15,18 @@ from basis_rl.errors import PassRatesError
 IDENTITY = ("model", "revision", "verifier")
 # A difference in one of these makes the pass rates inexact.
 SETTINGS = ("verifier_version", "temperature", "top_p", "top_k", "max_tokens", "stop")
+# What a build's completions are made of: two builds that agree in these hold the same ones.
+SAMPLED_WITH = (
+    "model",
+    "revision",
+    "engine",
+    "temperature",
+    "top_p",
+    "top_k",
+    "max_tokens",
+    "stop",
+    "seed",
+)
 _TYPES: dict[str, tuple[type, ...]] = {
     "model": (str,),
     "revision": (str,),
@@ -131,7 +143,11 @@ class Provenance:
 
     def extended(self) -> Provenance:
         """Copy for a table with more rollouts, which is no longer the one that a build wrote."""
-        return self.replace(extra={k: v for k, v in self.extra.items() if k != "build"})
+        extra = {k: v for k, v in self.extra.items() if k != "build"}
+        build = self.extra.get("build")
+        if isinstance(build, Mapping) and "seed" in build:
+            extra["built_from"] = {name: build.get(name) for name in SAMPLED_WITH}
+        return self.replace(extra=extra)
 
     def differences(self, run: Provenance) -> list[Difference]:
         """List the settings known to both sides in which a run differs, errors first.

@@ -11,6 +11,7 @@ from basis_rl.prompts import Prompt
 from basis_rl.prompts.columns import required_value
 from basis_rl.train.config import RewardItem, RewardSection
 from basis_rl.verifiers import NamedVerifier, completion_text, create
+from basis_rl.verifiers.compose import TOKENS_COLUMN
 from basis_rl.verifiers.rewards import batch_rewards
 
 KEY_COLUMN = "prompt_key"
@@ -40,11 +41,25 @@ class ColumnReward:
         self._columns = columns
 
     def __call__(
-        self, completions: Sequence[Any], *, prompt_key: Sequence[str], **_: Any
+        self,
+        completions: Sequence[Any],
+        *,
+        prompt_key: Sequence[str],
+        completion_ids: Sequence[Sequence[int]] | None = None,
+        **_: Any,
     ) -> list[float | None]:
-        """Rewards of completions, one per row; None without a verdict."""
+        """Rewards of completions, one per row; None without a verdict.
+
+        The verifier finds the length of a completion in its column ``completion_tokens``.
+        """
         texts = [completion_text(completion) for completion in completions]
-        return batch_rewards(self.verifier, texts, [self._columns[key] for key in prompt_key])
+        rows = [self._columns[key] for key in prompt_key]
+        if completion_ids is not None:
+            lengths = map(len, completion_ids)
+            rows = [
+                {TOKENS_COLUMN: length, **row} for length, row in zip(lengths, rows, strict=True)
+            ]
+        return batch_rewards(self.verifier, texts, rows)
 
 
 def make_verifiers(section: RewardSection) -> list[NamedVerifier]:

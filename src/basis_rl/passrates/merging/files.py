@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from basis_rl.passrates.merging.journals import (
     merge_journals,
     read_part,
 )
+from basis_rl.passrates.merging.same_rollouts import same_rollouts
 from basis_rl.passrates.merging.settings import (
     check_settings,
     check_shards,
@@ -237,33 +238,15 @@ def _check_conflicts(
             f"{what}: rates whose number of rollouts is unknown cannot be summed; use "
             "--on-conflict first"
         )
-    _refuse_same_rollouts(joint, tables, names, what)
-
-
-def _refuse_same_rollouts(
-    joint: _Joint, tables: Sequence[PassRates], names: Sequence[str], what: str
-) -> None:
-    """A seed and a number make a completion: the same build's would count twice."""
     edges = np.cumsum([0, *map(len, tables)])
     parts = [joint.rows[a:b] for a, b in pairwise(edges)]
-    for i, one in enumerate(tables):
-        for j in range(i):
-            if not _same_samples(one, tables[j]):
-                continue
-            if np.intersect1d(parts[i], parts[j], assume_unique=True).size:
-                raise PassRatesError(
-                    f"{what}, and {names[j]} and {names[i]} were sampled with the same seed and "
-                    "settings, so these are the same rollouts and would count twice: use "
-                    "--on-conflict first, or build one of them with another --seed"
-                )
-
-
-def _same_samples(one: PassRates, other: PassRates) -> bool:
-    builds = [table.provenance.extra.get("build") for table in (one, other)]
-    if not all(isinstance(build, Mapping) and "seed" in build for build in builds):
-        return False
-    names = ("model", "revision", "engine", "temperature", "top_p", "top_k", "max_tokens", "stop")
-    return all(builds[0].get(name) == builds[1].get(name) for name in (*names, "seed"))  # type: ignore[union-attr]
+    for i, j in combinations(range(len(tables)), 2):
+        reason = same_rollouts(tables[i].provenance, tables[j].provenance)
+        if reason and np.intersect1d(parts[i], parts[j], assume_unique=True).size:
+            raise PassRatesError(
+                f"{what}, and {names[i]} and {names[j]} {reason}, so these are the same rollouts "
+                "and would count twice: use --on-conflict first"
+            )
 
 
 def _shown(key: str, tables: Sequence[PassRates], names: Sequence[str]) -> str:
