@@ -17,6 +17,7 @@ import os
 import statistics
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,7 @@ def compare(engine: Engine, plain: Any, prompts: list[Prompt], options: Options)
     settings = SamplingSettings(max_tokens=options.tokens)
     tokens = counted(engine)
     verifier = verifiers.create(options.verifier)
+    warnings.filterwarnings("ignore", ".*completion.* was right")  # of random weights
 
     def stream(seed: int) -> int:
         tokens[0] = 0
@@ -215,7 +217,7 @@ def main() -> None:
     parser.add_argument("--verifier", default="exact")
     parser.add_argument("--rows", type=int, nargs="+", help="rollouts at a time to try")
     for option, default in (
-        ("rounds", 5), ("prompts", 64), ("n", 8), ("tokens", 128), ("batch-size", 64),
+        ("rounds", 5), ("prompts", 64), ("n", 8), ("tokens", 64), ("batch-size", 64),
         ("vocab", 4096), ("hidden", 256), ("layers", 4),
     ):  # fmt: skip
         parser.add_argument(f"--{option}", type=int, default=default, help=f"default {default}")

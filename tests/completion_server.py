@@ -47,6 +47,7 @@ class CompletionServer(ThreadingHTTPServer):
         self.answer = answer
         self.owner = owner
         self.models: list[str] = ["tiny", "other"]
+        self.lists = True  # whether it has a list of models
         self.key: str | None = None
         self.limit = 100
         self.requests: list[dict[str, Any]] = []
@@ -73,6 +74,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(refusal(401, "wrong key"))
         elif self.path == "/version":
             self._reply((200, {}, {"version": "9.9"}))
+        elif self.path != "/v1/models" or not self.server.lists:
+            self._reply(refusal(404, "Not Found"))
         else:
             entries = [
                 {"id": name, "object": "model", "created": 0, "owned_by": self.server.owner}

@@ -22,8 +22,9 @@ from basis_rl.errors import BasisError
 from basis_rl.passrates import Provenance, prompt_key
 from basis_rl.passrates.absorbing.absorb import absorb
 from basis_rl.passrates.absorbing.seen import step_range
-from basis_rl.passrates.importers import Options, read_records
+from basis_rl.passrates.importers import Options, import_pass_rates, read_records
 from basis_rl.passrates.inspect.compare import Reward
+from basis_rl.passrates.merging.same_rollouts import same_rollouts
 from basis_rl.passrates.training_record import NAME, read_record, read_run
 from basis_rl.trl.record import RewardRecord
 
@@ -204,6 +205,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "absorbed 1 rollouts of 1 prompts (0 new to the cache; 1 rollouts without" in done.output
     assert "mixes policies" in done.output
+    assert "absorbed steps 0 to 0 of 0 to 0 (counted from 0" in done.output
 
 
 def verl_dump(folder: Path, steps: dict[int, list[tuple[str, float]]]) -> Path:
@@ -316,3 +318,41 @@ def test_a_step_of_several_generation_batches_has_parts(tmp_path: Path) -> None:
     assert [(step, part) for step, part, *_ in told(tmp_path)] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     lines = (tmp_path / NAME).read_text().splitlines()
     assert json.loads(lines[0])["rewards"][0][1] == 1.0
+
+
+def test_only_steps_that_are_there_count_as_absorbed(tmp_path: Path) -> None:
+    run, out = tmp_path / "run", tmp_path / "n.parquet"
+    record(run, *((step, ["a"], [1.0]) for step in range(10)))
+    done = absorb(run, cache(tmp_path), out, steps="1:99")
+    assert done.table.provenance.extra["absorbed"][0]["steps"] == [1, 9]
+    assert done.steps.startswith("steps 1 to 9 of 0 to 9; step 0 left out; there are no others")
+    assert "counted from 0" in done.steps
+    record(run, *((step, ["a"], [0.0]) for step in range(10, 12)))
+    more = absorb(run, out, tmp_path / "m.parquet", steps="10:")
+    assert more.table.n.tolist() == [4 + 9 + 2, 4]
+    assert more.steps.startswith("steps 10 to 11 of 0 to 11; steps 0 to 9 left out (")
+
+
+def test_a_run_with_other_prompts_is_refused(tmp_path: Path) -> None:
+    run, out = tmp_path / "run", tmp_path / "n.parquet"
+    record(run, (0, ["x", "y"], [1, 0]))
+    words = ["none of the 2 prompts", "trained with"]
+    refused(words, run, cache(tmp_path), out, steps=":")
+    refused(words, run, cache(tmp_path), out, steps=":", replace=True)
+    record(run, (1, ["a"], [1]))
+    done = absorb(run, cache(tmp_path), out, steps=":")
+    assert any("2 of the run's 3 prompts are new" in text for text in done.warnings)
+    few = absorb(run, out, tmp_path / "m.parquet", steps=":", replace=True)
+    assert not few.warnings
+
+
+@pytest.mark.parametrize("name", ["dump", "dump/2.jsonl"])
+def test_steps_that_were_imported_are_not_absorbed_again(name: str, tmp_path: Path) -> None:
+    dump = verl_dump(tmp_path / "dump", {1: [("p", 1.0)], 2: [("p", 0.0)]})
+    imported = import_pass_rates(tmp_path / name, steps=(2, 2)).table
+    imported.save(tmp_path / "cache.parquet")
+    own, out = tmp_path / "cache.parquet", tmp_path / "n.parquet"
+    refused(["steps 2 to 2", "twice"], dump, own, out, steps="1:2")
+    assert absorb(dump, own, out, steps="1:1").table.n.tolist() == [2]
+    again = import_pass_rates(dump, steps=(1, 2)).table
+    assert "absorbed steps" in same_rollouts(imported.provenance, again.provenance)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -437,6 +438,56 @@ def test_an_extension_that_was_stopped_is_not_judged_again_as_a_whole(tmp_path: 
 def test_a_prompt_without_a_source_among_others(tmp_path: Path) -> None:
     items = [Prompt("a", "a", None, {}), Prompt("b", "b", "x", {})]
     assert build(tmp_path / "t.parquet", prompts=items).sources == ["", "x"]
+
+
+def test_the_original_build_of_an_extended_table(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    build(path)
+    build(path, n=6, prompts=prompts(12), extend=True)
+    engine = Digits()
+    assert build(path, engine).n.tolist() == [6] * 12
+    assert engine.asked == []
+    with pytest.raises(PassRatesError, match=r"extended since, to 12 prompts with n 6: judge all"):
+        build(path, reverify=True)
+    other = [Prompt("k0", "p0", "a", {"answer": "9"}), *prompts()[1:]]
+    for options, words in [
+        ({"n": 5}, "n was 6 and is now 5"),
+        ({"prompts": prompts(9)}, "prompts was 12 and is now 9"),
+        ({"prompts": other}, "prompts was 12 and is now 10"),
+        ({"seed": 1}, r"\(seed was 0 and is now 1\)"),
+    ]:
+        with pytest.raises(PassRatesError, match=words):
+            build(path, **options)
+    journal_path(path).unlink()
+    with pytest.raises(PassRatesError, match="prompts was 12 and is now 10"):
+        build(path)
+
+
+@pytest.mark.parametrize(
+    ("reward", "words"),
+    [
+        (0.0, "no completion was right: check the template, the answer column and the verifier"),
+        (1.0, "every completion was right: check the answer column and the verifier"),
+    ],
+)
+def test_all_rewards_the_same(reward: float, words: str, tmp_path: Path) -> None:
+    constant = NamedVerifier("constant", "1", lambda *_: reward)
+    end = rf" \(first completion: '{digit(0, 'k0', 0)}'\)$"
+    with pytest.warns(UserWarning, match=words + end) as caught:
+        build(tmp_path / "t.parquet", verifier=constant)
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        build(tmp_path / "few.parquet", verifier=constant, n=1)
+        halves = NamedVerifier("half", "1", lambda *_: 0.5)
+        build(tmp_path / "half.parquet", verifier=halves)
+
+
+def test_no_reward_among_the_first_200(tmp_path: Path) -> None:
+    last = NamedVerifier("last", "1", lambda _, columns: float(columns["answer"] == "199"))
+    with pytest.warns(UserWarning, match=r"none of the first 2\d\d completions") as caught:
+        build(tmp_path / "t.parquet", verifier=last, prompts=prompts(200))
+    assert len(caught) == 1  # the last prompt is solved
 
 
 def test_extending_needs_the_same_model_and_verifier(tmp_path: Path) -> None:

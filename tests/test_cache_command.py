@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import os
 import re
 import signal
@@ -16,10 +18,11 @@ from cache_parts import Digits, journal_lines, rows
 from random_qwen3 import make_model, make_tokenizer, save_model
 
 from basis_rl import cli
-from basis_rl.cli import build_run
+from basis_rl.cli import build_progress, build_run
+from basis_rl.cli.build_progress import note_within, shown_progress
 from basis_rl.cli.build_run import second_stop_ends_at_once
 from basis_rl.cli.data_options import unescaped
-from basis_rl.passrates import PassRates
+from basis_rl.passrates import PassRates, Provenance
 from basis_rl.passrates.build import BuildProgress, build_cache, journal_path, session
 from basis_rl.passrates.build.cost import cost_lines
 from basis_rl.prompts import load_prompts
@@ -58,6 +61,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "length_rewards.py").write_text(
         "def odd(completion, answer): return float(len(completion) % 2)\n"
         "def even(completion, answer): return float(len(completion) % 2 == 0)\n"
+        "def failing(completion, answer):\n"
+        "    if len(completion) % 3 == 0:\n"
+        "        raise ValueError\n"
+        "    return 1.0\n"
     )
     return folder
 
@@ -143,6 +150,8 @@ def test_the_command_and_the_function_agree(
         ({"data": "none.jsonl"}, "none.jsonl"),
         ({"out": "none/t.parquet"}, "create it first"),
         ({"out": "/proc/t.parquet"}, "cannot write /proc/t.parquet"),
+        ({"out": "t.csv"}, "--out t.csv: a table is a Parquet file; name it like t.parquet"),
+        ({"prompt-column": "text"}, "(--prompt-column)"),
         ({"n": "many"}, "'many' is not a valid integer"),
         ({"n": 0}, "n is 0"),
         ({"dtype": "int8"}, "dtype is 'int8'"),
@@ -255,7 +264,11 @@ def test_extending_in_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert sum(len(line["texts"]) for line in lines) == 200
     opened = Counting.opened
     assert run_command(asked) == 0
-    assert "nothing to do" in capsys.readouterr().out
+    assert "t.parquet is there already; nothing to do" in capsys.readouterr().out
+    assert run_command(counted(out, *options)) == 0
+    assert f"already, extended since (data prompts.jsonl, {more}, n 10)" in capsys.readouterr().out
+    assert run_command(counted(out, *options, "--reverify")) == 2
+    assert f"`basis-rl cache extend {out} --reverify`" in capsys.readouterr().err
     assert run_command(["cache", "extend", out, "--n", 11, "--verifier-processes", 0]) == 0
     assert PassRates.load(out).n.tolist() == [11] * 20
     assert Counting.opened == opened + 1
@@ -293,13 +306,117 @@ def test_refreshing_keeps_shard_and_options_of_the_engine(
 def test_a_log_has_lines_of_progress(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run_command(counted(tmp_path / "quick.parquet")) == 0
-    assert "sampling 18/72 completions" not in capsys.readouterr().err
-    monkeypatch.setattr(build_run, "_SECONDS_BETWEEN_LINES", 0.0)
     monkeypatch.setattr(session, "_SECONDS_BETWEEN_REPORTS", 0.0)
-    assert run_command(counted(tmp_path / "t.parquet")) == 0
+    for seconds, marks in ((30.0, [18, 72]), (0.0, [0, 18, 36, 54, 72])):
+        monkeypatch.setattr(build_progress, "_SECONDS_BETWEEN_LINES", seconds)
+        monkeypatch.setattr(build_progress, "_SECONDS_TO_FIRST_LINE", seconds)
+        assert run_command(counted(tmp_path / f"{seconds}.parquet")) == 0
+        lines = re.findall(r"^sampling (\d+)/72 completions(.*)$", capsys.readouterr().err, re.M)
+        assert sorted({int(done) for done, _ in lines}) == marks
+        pattern = r", 0:00 left, [\d,]+ tokens/s, mean \d\.\d{3}, 12/12 prompts"
+        assert re.fullmatch(pattern, lines[-1][1])
+
+
+def test_a_log_tells_of_a_long_first_batch(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_progress, "_SECONDS_TO_FIRST_LINE", 0.05)
+    monkeypatch.setattr(build_progress, "_SECONDS_BETWEEN_LOOKS", 0.01)
+    told = ""
+    start = BuildProgress(0, 12, 0, 72, 0, 0, 0.0, 0.0, math.nan, 0)
+    with shown_progress("sampling") as report:
+        report(start)
+        report(start)
+        deadline = time.monotonic() + 20
+        while not told and time.monotonic() < deadline:
+            time.sleep(0.01)
+            told = capsys.readouterr().err
+    assert told == "sampling 0/72 completions, 0/12 prompts\n"
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("doing", ["sampling", "judging"])
+def test_the_bar_fits_a_terminal_of_80_columns(
+    doing: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # counts as a terminal
+    monkeypatch.setenv("COLUMNS", "80")
+    now = BuildProgress(16, 40, 128, 320, 128, 49360, 40.0, 40.0, 0.412, 90, 38)
+    with shown_progress(doing) as report:
+        report(now)
+        report(now)
+    told = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", capsys.readouterr().err).splitlines()[-1]
+    assert "…" not in told
+    assert len(told.rstrip()) <= 80
+    numbers = {"sampling": "128/320", "judging": "38/128"}
+    assert f"{numbers[doing]}, 1:00 left, 1,234 tokens/s, mean 0.412, 16/40 prompts" in told
+    assert note_within(now, "sampling", 24) == "128/320, 1:00 left"
+
+
+def test_going_on_and_judging_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "t.parquet"
+    with monkeypatch.context() as patch:
+        patch.setattr(Counting, "answer", stopped_after(5))
+        assert run_command(counted(out)) == 130
+    capsys.readouterr()
+    assert run_command(counted(out)) == 0
     told = capsys.readouterr().err.splitlines()
-    assert any(re.match(r"sampling 18/72 completions, \d+/12 prompts, ", line) for line in told)
+    assert told[:2] == [
+        "going on: 18 of 72 completions are in the journal",
+        "12 prompts; loading model",
+    ]
+    assert run_command(counted(out, "--reverify")) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert told[-1].startswith("judging 72/72 completions, mean ")
+    assert not any("sampling" in line for line in told)
+
+
+def stopped_after(answers: int) -> Any:
+    """Stands for `Counting.answer`, and is interrupted then."""
+    answer, given = Counting.answer, itertools.count()
+
+    def stopping(self: Counting, request: Request, seed: int) -> Rollouts:
+        if next(given) == answers:
+            raise KeyboardInterrupt
+        return answer(self, request, seed)
+
+    return stopping
+
+
+def test_a_shard_says_how_many_prompts_it_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "t.parquet"
+    assert run_command(counted(out, shard="1/2")) == 0
+    count = len(PassRates.load(out))
+    assert count < PROMPTS
+    assert f"{count} prompts; loading model" in capsys.readouterr().err
+
+
+def test_failures_of_the_verifier_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "t.parquet"
+    assert run_command(counted(out, verifier="length_rewards:failing")) == 0
+    told = capsys.readouterr().err
+    failed = PassRates.load(out).provenance.extra["verifier_failures"]["ValueError"]
+    share = f"{failed / 72:.1%}"
+    assert f"failed on {failed} of 72 completions ({share}, reward 0): {failed} ValueError;" in told
+    assert "--verifier-limit" not in told
+    line = next(line for line in told.splitlines() if "zcat" in line)
+    looked = subprocess.run(
+        line.partition("look at them: ")[2], shell=True, capture_output=True, text=True, check=True
+    )
+    lines = [json.loads(line) for line in looked.stdout.splitlines()]
+    assert sum(len(line["failures"]["ValueError"]) for line in lines) == failed
+    notes = {"verifier_failures": {"time-out": 33}, "completions": 320}
+    told = build_run._failures(notes, {"out": "a b.parquet", "discard_completions": False})
+    assert "33 of 320 completions (10.3%, reward 0): 33 time-out; give it longer with" in told
+    assert "extend 'a b.parquet' --reverify --verifier-limit SECONDS`" in told
+    told = build_run._failures(notes, {"out": "t.parquet", "discard_completions": True})
+    assert told.endswith("33 time-out")
 
 
 def test_adaptive_with_few_rollouts_says_that_it_saves_nothing(
@@ -403,6 +520,12 @@ def test_refreshing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     PassRates.from_counts(["a"], [1], 2).save(out)
     assert run_command([*asked, "--out", tmp_path / "x.parquet"]) == 2
     assert "does not say how it was built" in capsys.readouterr().err
+    imported = Provenance(extra={"import": {"format": "columns"}})
+    PassRates.from_counts(["a"], [1], 2, provenance=imported).save(out)
+    assert run_command(["cache", "extend", out, "--n", 9]) == 2
+    assert "was imported, not built: only tables that" in capsys.readouterr().err
+    assert run_command([*asked, "--out", tmp_path / "x.csv"]) == 2
+    assert "name it like x.parquet" in capsys.readouterr().err
 
 
 def test_a_long_prompt_is_found_before_sampling(

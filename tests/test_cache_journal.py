@@ -22,6 +22,7 @@ from cache_parts import (
 )
 
 from basis_rl.errors import PassRatesError
+from basis_rl.files import cannot_write
 from basis_rl.passrates.build import journal_path, members
 from basis_rl.passrates.build.journal import Journal
 from basis_rl.passrates.build.members import MemberFile, read_members
@@ -237,9 +238,24 @@ def test_where_no_journal_can_be_made(tmp_path: Path) -> None:
     folder.mkdir()
     with pytest.raises(PassRatesError, match=r"cannot write .*journal.jsonl.gz: Is a directory"):
         build(tmp_path / "t.parquet", engine)
-    with pytest.raises(ValueError, match=r"cannot write /proc/t.parquet"):
+    with pytest.raises(ValueError, match=r"/proc/t.parquet\S*: No such .*; choose another folder$"):
         build(Path("/proc/t.parquet"), engine)
     assert engine.asked == []
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOENT, "; choose another folder"),
+        (errno.EROFS, "; choose another folder"),
+        (errno.EACCES, "; change the permissions or choose another folder"),
+        (errno.EDQUOT, "; free some space or choose another folder, then run it again"),
+        (errno.EFBIG, "; raise the limit on file sizes (ulimit -f), then run it again"),
+    ],
+)
+def test_the_remedy_of_a_failed_write(number: int, remedy: str) -> None:
+    reason = os.strerror(number)
+    assert cannot_write("x", OSError(number, reason)) == f"cannot write x: {reason}{remedy}"
 
 
 class FullDisk:

@@ -177,7 +177,7 @@ def test_a_dump_with_several_steps_needs_a_range() -> None:
         import_pass_rates(DUMPS / "verl_v1")
     with pytest.raises(PassRatesError, match=r"no rollout of steps 7 to 9: the dump has 1 to 3"):
         import_pass_rates(DUMPS / "verl_v1", steps=(7, 9))
-    with pytest.raises(PassRatesError, match="the first is not after the last"):
+    with pytest.raises(PassRatesError, match=r"--steps 3:1: write the earlier step first, 1:3"):
         import_pass_rates(DUMPS / "verl_v1", steps=(3, 1))
 
 
@@ -325,6 +325,8 @@ def test_lm_eval_metrics_and_filters(tmp_path: Path) -> None:
     with pytest.raises(PassRatesError, match=r"2 metrics \(odd_length, f1\)"):
         import_pass_rates(path)
     assert import_pass_rates(path, reward_column="f1").table.kind == "rewards"
+    with pytest.raises(PassRatesError, match="no metric 'acc': its metrics are odd_length, f1"):
+        import_pass_rates(path, reward_column="acc")
     # A metric of all four answers is not four verdicts.
     write(path, [{**r, "filtered_resps": [r["resps"][0]], "odd_length": 0.5} for r in rows])
     with pytest.raises(PassRatesError, match="one number for 4 answers"):

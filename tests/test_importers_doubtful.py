@@ -64,7 +64,7 @@ def test_bytes_are_no_list_of_numbers(tmp_path: Path) -> None:
         (0.3, {"rate_column": "r", "threshold": 0.5}, "sums up a prompt's rollouts"),
         (0.3, {"rate_column": "r", "mapping": {0: 1}}, "sums up a prompt's rollouts"),
         ("4/8", {"rate_column": "r", "unit": "fraction", "n": 16}, "n is given as 16"),
-        (3, {"successes_column": "r", "n": 8, "n_column": "n"}, "n and n_column are both"),
+        (3, {"successes_column": "r", "n": 8, "n_column": "n"}, "--n and --n-column are both"),
         (3, {"successes_column": "r", "n_column": "zero"}, "r is 3 of n = 0"),
     ],
 )
@@ -331,3 +331,59 @@ def test_a_line_that_memory_does_not_hold(tmp_path: Path) -> None:
         timeout=60,
     )
     assert "x.jsonl.gz is damaged at line 1 (MemoryError)" in told.stdout, told.stderr
+
+
+def test_remarks_on_rewards_of_another_scale(tmp_path: Path) -> None:
+    def remarks(values: list[Any], **options: Any) -> str:
+        rows = [{"prompt": str(i), "r": value} for i, value in enumerate(values)]
+        path = lines(tmp_path / "x.jsonl", rows)
+        return " ".join(import_pass_rates(path, reward_column="r", **options).report.remarks)
+
+    percent = "--rate-column r --unit percent"
+    assert percent in remarks([44.0, 50.0, 12.5, 0.0])
+    assert percent not in remarks([44.4, 50.1, 12.5])
+    assert percent not in remarks([44.0, 150.0, 1.0])
+    assert percent not in remarks([[44.0, 50.0], [1.0, 2.0]])
+    assert "--threshold 5 if 10 is a success" in remarks([0, 10, 10])
+    assert not remarks([0, 10, 10], threshold=5)
+    assert not remarks([0, 0.5, 0.25])
+
+
+def test_percentages_with_a_sign(tmp_path: Path) -> None:
+    path = one(tmp_path, "50%")
+    found = import_pass_rates(path, rate_column="r", unit="percent").table
+    assert found.means.tolist() == [0.5]
+    found = import_pass_rates(path, rate_column="r", unit="percent-failures", n=4).table
+    assert found.successes.tolist() == [2]
+    with pytest.raises(PassRatesError, match="'50%', in percent: say --unit percent"):
+        import_pass_rates(path, rate_column="r")
+    with pytest.raises(PassRatesError, match="'50%': drop the sign"):
+        import_pass_rates(path, reward_column="r")
+
+
+@pytest.mark.parametrize(
+    ("verifier", "part"),
+    [("math", None), ("mine:digit", None), ("math + 0.5 x numbr", "numbr"), ("numbr", "numbr")],
+)
+def test_a_verifier_that_training_does_not_know(
+    verifier: str, part: str | None, tmp_path: Path
+) -> None:
+    made = {"verifier": verifier}
+    found = import_pass_rates(one(tmp_path, 1), reward_column="r", provenance=made)
+    told = [text for text in found.report.remarks if "verifier" in text]
+    assert len(told) == (part is not None)
+    assert all(f"{part!r}" in text and "did you mean 'number'" in text for text in told)
+
+
+def test_formats_and_files_are_named(tmp_path: Path) -> None:
+    path = one(tmp_path, 1, problem="a", difficulty="3/8")
+    with pytest.raises(PassRatesError, match="of that name are POLARIS-Project/Polaris-Dataset"):
+        import_pass_rates(path, format="polaris")
+    with pytest.raises(PassRatesError, match=r"did you mean 'verl'.*hub id of a public data set"):
+        import_pass_rates(path, format="verll")
+    with pytest.raises(PassRatesError, match="--format POLARIS-Project/Polaris-Dataset-53K"):
+        import_pass_rates(path)
+    verl(tmp_path / "dump" / "1.jsonl", 1, 1.0)
+    lines(tmp_path / "dump" / "notes.jsonl", [{"a": 1}])
+    remarks = import_pass_rates(tmp_path / "dump").report.remarks
+    assert "1 other file of the folder left out: notes.jsonl" in remarks

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from basis_rl import cli
 from basis_rl.errors import PassRatesError
-from basis_rl.passrates import PassRates, prompt_key
+from basis_rl.passrates import PassRates, prompt_hash, prompt_key
 from basis_rl.passrates.importers import import_pass_rates
 from basis_rl.passrates.importers.match import Matcher
 from basis_rl.prompts import Prompt, load_prompts
@@ -247,4 +247,48 @@ def test_two_keys_of_one_prompt_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(PassRatesError, match=r"fits 2 prompts.*'first' and 'second'"):
         import_pass_rates(
             dump(tmp_path / "x.jsonl", ["1+1="]), reward_column="reward", match=prompts
+        )
+
+
+TEMPLATE = r"Think first.\n{question}\nAnswer:"
+
+
+def test_a_bare_text_takes_the_key_of_the_prompt_around_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A public data set has the bare problem, the training's prompt a template around it."""
+    public = [{"problem": f" {i}+1?", "difficulty": f"{i}/8"} for i in range(4)]
+    own = [{"question": f"{i}+1?"} for i in range(1, 6)]
+    for name, rows in (("public", public), ("own", own)):
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    out = tmp_path / "t.parquet"
+    command = [
+        "cache", "import", tmp_path / "public.jsonl", "--out", out,
+        "--format", "POLARIS-Project/Polaris-Dataset-53K",
+    ]  # fmt: skip
+    match = ["--match", tmp_path / "own.jsonl", "--match-template", TEMPLATE]
+    assert run([*command, *match]) == 2
+    assert "--match-column" in capsys.readouterr().err
+    assert run([*command, *match, "--match-column", "question"]) == 0
+    data = load_prompts(str(tmp_path / "own.jsonl"), template=TEMPLATE.replace(r"\n", "\n"))
+    table = PassRates.load(out)
+    assert table.keys == [prompt.key for prompt in data[:3]]
+    assert table.successes.tolist() == [1, 2, 3]
+    assert table.prompt_hashes == [prompt_hash(prompt.prompt) for prompt in data[:3]]
+    capsys.readouterr()
+    assert run([*command, *match, "--match-column", "qestion", "--overwrite"]) == 2
+    assert "did you mean 'question'" in capsys.readouterr().err
+    assert run([*command, "--match-column", "question", "--overwrite"]) == 2
+    assert "--match" in capsys.readouterr().err
+
+
+def test_a_column_without_a_text_is_refused(tmp_path: Path) -> None:
+    data = [Prompt("k", "Q: x", None, {"question": None})]
+    with pytest.raises(PassRatesError, match=r"prompt 'k': column 'question' is None"):
+        import_pass_rates(
+            dump(tmp_path / "x.jsonl", ["x"]),
+            reward_column="reward",
+            match=data,
+            match_column="question",
         )

@@ -352,10 +352,10 @@ def test_columns_of_counts_and_of_rates() -> None:
         ({}, "none is named: name the one column that holds the result"),
         ({"rate_column": "rat"}, "did you mean 'rate'"),
         ({"rate_column": "rate", "unit": "share"}, "unit is 'share'"),
-        ({"rate_column": "tries"}, r"tries is '8', no rate \(0 to 1\): say what it is with unit"),
+        ({"rate_column": "tries"}, r"tries is '8', no rate \(0 to 1\): say what it is with --unit"),
         (
             {"rate_column": "rate", "reward_column": "rate"},
-            "reward_column and rate_column are both",
+            "--reward-column and --rate-column are both",
         ),
         ({"successes_column": "solved"}, "solved is a count and n is unknown"),
         ({"successes_column": "solved", "n": 2}, r"line 2: solved is 3 of n = 2"),

@@ -197,12 +197,24 @@ def test_a_server_that_gives_more_completions_than_asked_for() -> None:
         assert len(sampled(engine, [Request("k", "p", 0, 2)])) == 2
 
 
-@pytest.mark.parametrize("failure", [refusal(500, "x"), refusal(503, "x"), "cut"])
-def test_failures_are_tried_again(failure: Answer) -> None:
+@pytest.mark.parametrize(
+    ("failure", "text"),
+    [
+        (refusal(500, "x"), "status 500"),
+        (refusal(503, "x"), "status 503"),
+        ("cut", "Server disconnected"),
+    ],
+)
+def test_failures_are_tried_again_and_it_is_said_once(failure: Answer, text: str) -> None:
     requests = [Request(str(i), "p") for i in range(6)]
-    with serving(failing(5, failure)) as server, connect(server) as engine:
+    with (
+        serving(failing(5, failure)) as server,
+        connect(server) as engine,
+        pytest.warns(UserWarning, match=f"{text}.*tried again up to 8 times") as warned,
+    ):
         assert len(sampled(engine, requests)) == 6
     assert len(server.requests) == 11
+    assert len(warned) == 1
 
 
 def test_a_busy_server_says_when_to_come_back() -> None:
@@ -371,3 +383,27 @@ def test_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_options_are_checked(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         open_engine("openai", "m", options={"base_url": "http://127.0.0.1:9/v1", **options})
+
+
+def test_an_address_without_v1() -> None:
+    with serving() as server:
+        short = server.url.removesuffix("/v1")
+        with pytest.raises(ConfigError, match=rf"no interface at {short}, but one at {server.url}"):
+            connect(server, base_url=short)
+        # Without a list of models the first request shows it.
+        server.lists = False
+        server.answer = lambda _: refusal(404, "Not Found")
+        with (
+            connect(server, base_url=short) as engine,
+            pytest.raises(ConfigError, match="add /v1 to base_url if it needs one"),
+        ):
+            sampled(engine, [Request("k", "p")])
+
+
+def test_nothing_is_said_where_nothing_is_tried_again(recwarn: pytest.WarningsRecorder) -> None:
+    with serving(failing(1, refusal(503, "x"))) as server:
+        with connect(server, max_retries=0) as engine, pytest.raises(BasisError):
+            sampled(engine, [Request("k", "p")])
+        with connect(server) as engine:
+            sampled(engine, [Request("k", "p")])
+    assert not [warning for warning in recwarn if "tried again" in str(warning.message)]

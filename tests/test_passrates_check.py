@@ -76,7 +76,7 @@ def test_texts_that_changed_under_their_key() -> None:
     assert "1 prompts have another text" in report.problems[0]
     unknown = check(PassRates.from_counts(["a"], [1], 2), data[:1], Run(), named_keys=True)
     assert unknown.changed is None
-    assert "no hashes of the prompts" in unknown.warnings[0]
+    assert any("no hashes of the prompts" in text for text in unknown.warnings)
     assert unknown.is_fine
 
 
@@ -130,7 +130,8 @@ def test_provenance_errors_first_and_what_is_allowed() -> None:
 
 
 def test_rates_without_smoothing_at_the_ends() -> None:
-    table = PassRates.from_rates([prompt_key(t) for t in "abcd"], [0, 0.5, 0.5, 1])
+    rates = [0, 0.5, 0.5, 1]
+    table = PassRates.from_rates([prompt_key(t) for t in "abcd"], rates, provenance=MADE)
     report = check(table, prompts(list("abcd")), Run(smoothing="none"))
     assert report.expected is None
     assert "50.0% of the pass rates are exactly 0 or 1" in report.warnings[0]
@@ -357,3 +358,86 @@ def test_a_least_coverage_of_nan_is_refused(
     with pytest.raises(SystemExit, match="2"):
         cli.main(["cache", "check", str(folder / "t.parquet"), *options])
     assert "--min-coverage" in capsys.readouterr().err
+
+
+def test_rates_do_not_fit_the_default_smoothing(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = [prompt_key(text) for text in "abc"]
+    PassRates.from_rates(keys, [0.1, 0.5, 0.9], provenance=MADE).save("rates.parquet")
+    data = ["rates.parquet", "--data", "data.jsonl"]
+    for smoothing in ([], ["--smoothing", "jeffreys"], ["--smoothing", "empirical-bayes"]):
+        assert run([*data, *smoothing]) == 1
+        output = capsys.readouterr().out
+        assert "cache import --n N" in output
+        assert "fine" not in output
+    assert run([*data, "--smoothing", "none"]) == 0
+
+
+def test_what_the_table_says_of_itself_is_repeated() -> None:
+    notes = {
+        "completions": 320,
+        "verifier_failures": {"time limit": 30},
+        "unverified_rollouts": 3,
+        "warning": "mixes policies: so it is",
+    }
+    report = check(table_of(["a"], provenance=MADE.replace(extra=notes)), prompts(["a"]), Run())
+    assert report.warnings[0] == "the table mixes policies: so it is"
+    assert report.warnings[1].startswith("33 of 320 verdicts (10.3%) were lost")
+    assert "failed on 30 rollouts, which count 0 (time limit 30), and 3" in report.warnings[1]
+    none = {"completions": 320, "verifier_failures": {}, "unverified_rollouts": 0}
+    report = check(table_of(["a"], provenance=MADE.replace(extra=none)), prompts(["a"]), Run())
+    assert report.warnings == []
+
+
+def test_what_the_table_does_not_tell() -> None:
+    wanted = Run(Provenance(model="owner/m", revision="r", max_tokens=9), [Reward("math")])
+    known = Provenance(verifier="math")
+    report = check(table_of(["a"], provenance=known), prompts(["a"]), wanted)
+    assert report.is_fine
+    assert report.untold == ["model", "temperature", "revision", "max_tokens"]
+    assert report.warnings == [
+        "not compared, since the table does not tell: model, temperature, revision, max_tokens"
+    ]
+    assert check(table_of(["a"], provenance=MADE), prompts(["a"]), Run()).untold == []
+
+
+def test_shares_are_rounded_alike(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"prompt": f"q{i}"} for i in range(158)]
+    Path("many.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    table_of([f"q{i}" for i in range(100)], provenance=MADE).save("some.parquet")
+    assert run(["some.parquet", "--data", "many.jsonl"]) == 1
+    output = capsys.readouterr().out
+    assert output.count("63.2%") == 2
+    assert "63.3%" not in output
+
+
+def test_texts_that_end_a_completion(
+    config: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = PassRates.load(config["pass_rates"])
+    assert table.successes is not None
+    made = table.provenance.replace(stop=["\nQuestion"])
+    PassRates.from_counts(table.keys, table.successes, 8, provenance=made).save(
+        config["pass_rates"]
+    )
+    path = write_config(tmp_path, config)
+    check_config = [config["pass_rates"], "--config", path]
+    code, report = report_of(check_config, capsys)
+    assert (code, [d["name"] for d in report["differences"]]) == (0, ["stop"])
+    assert report["differences"][0]["run"] == []
+    stop = ["--set", r'trl.generation_kwargs={stop_strings: "\nQuestion"}']
+    code, report = report_of([*check_config, *stop], capsys)
+    assert report["differences"] == []
+
+
+def test_texts_name_keys_of_the_configuration(
+    config: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_config(tmp_path, config)
+    check_config = [config["pass_rates"], "--config", path]
+    assert run([*check_config, "--set", "estimator={preset: papr}"]) == 2
+    assert "did you mean 'paper'" in capsys.readouterr().err
+    code, report = report_of([*check_config, "--set", "reward.functions=[math]"], capsys)
+    assert code == 1
+    assert "pass_rates.allow: [verifier]" in report["problems"][0]

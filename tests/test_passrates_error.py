@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from basis_rl.passrates import PassRates
+from basis_rl.passrates import PassRates, Provenance
 from basis_rl.passrates.adaptive import expected_error as of_raw_means
 from basis_rl.passrates.inspect.check import Run, check
 from basis_rl.passrates.inspect.check_text import lines
@@ -75,3 +75,20 @@ def test_rewards_that_differ_between_prompts_alone() -> None:
     text = " ".join(lines(check(table, prompts, Run()), "x"))
     assert "expected baseline error: 0.0500 (root mean square, smoothing jeffreys)" in text
     assert "inf" not in text
+
+
+@pytest.mark.parametrize("smoothing", ["none", "jeffreys", "empirical-bayes"])
+def test_counts_of_an_adaptive_table(smoothing: str) -> None:
+    """Stopping at agreement: the formula of a fixed n would be far off for raw rates."""
+    rng = np.random.default_rng(5)
+    rates = rng.beta(0.4, 0.7, PROMPTS)
+    first = rng.binomial(4, rates)
+    n = np.where((first == 0) | (first == 4), 4, 32)
+    successes = first + rng.binomial(n - 4, rates)
+    made = Provenance(extra={"adaptive": {}})
+    table = PassRates.from_counts(range(PROMPTS), successes, n, provenance=made)
+    a, b = pseudo_counts(smoothing, successes, n)
+    true = float(np.sqrt(np.mean(((successes + a) / (n + a + b) - rates) ** 2)))
+    found = expected_error(table, smoothing)
+    assert found is not None
+    assert found.error == pytest.approx(true, rel=0.03)

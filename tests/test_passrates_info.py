@@ -213,3 +213,25 @@ def test_a_rollout_and_long_sources() -> None:
     assert "path/math " in text
     assert "path/code " in text
     assert "1 prompt, 1 rollout (1 each)" in describe(PassRates.from_counts(["a"], [1], 1), "x")
+
+
+def test_tokens_are_of_the_sampled_completions() -> None:
+    def tokens(**extra: Any) -> list[str]:
+        noted = Provenance(extra={"tokens": 1963, **extra})
+        table = PassRates.from_counts(["a"], [1], 1440, provenance=noted)
+        return [line for line in describe(table, "t").splitlines() if "  tokens: 1,963 (" in line]
+
+    [line] = tokens(completions=800, absorbed=[{}])
+    assert line == "  tokens: 1,963 (2.5 a completion, of 800 that were sampled)"
+    assert tokens(completions=1440) == ["  tokens: 1,963 (1.4 a rollout)"]
+    assert tokens(built_from={}) == tokens(absorbed=[{}]) == []
+
+
+def test_entries_within_entries_have_lines_of_their_own() -> None:
+    build = {f"setting {i}": "x" * 20 for i in range(30)} | {"options": {"dtype": "auto"}}
+    noted = Provenance(extra={"build": build, "absorbed": [{"steps": [0, 9]}, {"steps": [10, 19]}]})
+    lines = describe(PassRates.from_counts(["a"], [1], 2, provenance=noted), "t").splitlines()
+    start = lines.index("  build:")
+    assert lines[start + 30] == f"    setting 29: {'x' * 20}"
+    assert lines[start + 31 : start + 33] == ["    options:", "      dtype: auto"]
+    assert lines[lines.index("  absorbed 2:") + 1] == "    steps: [10, 19]"

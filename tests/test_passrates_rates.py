@@ -121,7 +121,7 @@ def test_smoothing_of_rates_is_refused_at_once(options: dict[str, Any]) -> None:
         create("basis", rates(), **options)
     message = str(caught.value)
     assert "cache import --n N" in message
-    assert "smoothing='none'" in message
+    assert "smoothing='none' (estimator.smoothing: none" in message
     assert "\n" not in message
 
 

@@ -15,6 +15,7 @@ from shared_data import shared_data
 from basis_rl.errors import PromptsError
 from basis_rl.passrates import prompt_key
 from basis_rl.prompts import Prompt, check_data, column_value, load_prompts
+from basis_rl.prompts.columns import columns_there_are
 
 ROWS = [
     {"prompt": "1+1=", "answer": "2", "task": "sum", "id": 7},
@@ -68,7 +69,13 @@ def test_key_column_and_limit(jsonl: str) -> None:
 def test_where_keeps_matching_rows(jsonl: str) -> None:
     kept = load_prompts(jsonl, where={"task": ["sum", "product"], "answer": "2"})
     assert [prompt.prompt for prompt in kept] == ["1+1="]
-    assert "none that fits" in error_of(jsonl, where={"task": "root"})
+    message = error_of(jsonl, where={"task": "root"})
+    assert "none that fits {'task': 'root'} (task has 'difference', 'product', 'sum'): " in message
+    many = write_jsonl(Path(jsonl).with_name("many.jsonl"), [{"i": i} for i in range(9)])
+    assert "(i has 0, 1, 2, 3, 4, 5, 6, 7, …)" in error_of(many, where={"i": 9})
+    # The second condition is looked at where the first one holds.
+    message = error_of(jsonl, where={"task": "sum", "answer": "3"})
+    assert "(task has 'difference', 'product', 'sum'; answer has '2')" in message
     assert "did you mean 'task'" in error_of(jsonl, where={"tasks": "sum"})
 
 
@@ -84,6 +91,29 @@ def test_template_errors(jsonl: str, tmp_path: Path) -> None:
     assert "did you mean 'answer'" in error_of(jsonl, template="{answers}")
     nested = write_jsonl(tmp_path / "n.jsonl", [{"prompt": CHAT}])
     assert "use a column of text or numbers" in error_of(nested, template="{prompt}")
+
+
+def test_lists_in_a_template(tmp_path: Path) -> None:
+    data = write_jsonl(tmp_path / "o.jsonl", [{"o": ["x", 2]}, {"o": list("abc"), "o:letters": 1}])
+    first, second = load_prompts(data, template="{o:letters}\n{o.1}")
+    assert first.prompt == "A. x\nB. 2\n2"
+    assert second.prompt == "1\nb"  # a column of that name comes first
+    assert "no column 'o.2'" in error_of(data, template="{o.2}")
+    message = error_of(data, template="{o}")
+    assert "{o.0} for one item, or {o:letters} for lines A., B., …" in message
+    for bad in ("text", [], [["x"]], ["x"] * 27):
+        other = write_jsonl(tmp_path / "bad.jsonl", [{"o": bad}])
+        assert "no column 'o:letters'" in error_of(other, template="{o:letters}")
+
+
+def test_mmlu_pro() -> None:
+    data = shared_data("benchmarks/mmlu_pro.jsonl.gz")
+    loaded = load_prompts(str(data), template="{question}\n{options:letters}", limit=500)
+    for prompt in loaded:
+        options = prompt.columns["options"]
+        right = f"\n{prompt.columns['answer']}. {options[prompt.columns['answer_index']]}"
+        assert right in prompt.prompt
+    assert len({len(prompt.columns["options"]) for prompt in loaded}) > 1
 
 
 @pytest.mark.parametrize(
@@ -220,7 +250,11 @@ def test_missing_files_folders_and_unknown_suffixes(tmp_path: Path, jsonl: str) 
 
 def test_missing_columns_list_what_there_is(jsonl: str) -> None:
     message = error_of(jsonl, prompt_column="question")
-    assert "the columns are prompt, answer, task, id" in message
+    assert (
+        "the columns are prompt, answer, task, id; name one as prompt column (--prompt" in message
+    )
+    assert "did you mean" not in message
+    assert "did you mean" not in columns_there_are({"question": 1}, "solution")
     assert "no column 'key'" in error_of(jsonl, key_column="key")
     assert "did you mean 'task'" in error_of(jsonl, source_column="tsk")
 
@@ -241,6 +275,10 @@ def test_dotted_columns() -> None:
     row = {"a": {"b": {"c": 1}}, "a.b": 2}
     assert column_value(row, "a.b.c") == 1
     assert column_value(row, "a.b") == 2
+    assert column_value({"a": [{"b": [3, 4]}]}, "a.0.b.1") == 4
+    for bad in ("a.1", "a.-1", "a.x", "a.00"):
+        with pytest.raises(KeyError):
+            column_value({"a": [5]}, bad)
     with pytest.raises(KeyError):
         column_value(row, "a.c")
 

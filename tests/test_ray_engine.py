@@ -167,6 +167,11 @@ def test_the_cluster_has_no_room(folder: str, started: None) -> None:
         ({"batch_size": "many"}, "batch_size is 'many'"),
         ({"gpus_per_worker": -1}, "gpus_per_worker is -1"),
         ({"cpus_per_worker": "1"}, "cpus_per_worker is '1'"),
+        ({"gpus_per_worker": float("nan")}, "gpus_per_worker is nan"),
+        ({"workers": True}, "workers is True"),
+        ({"engine_options": {"batch_size": 0}}, "batch_size is 0"),
+        ({"engine": "openai"}, "needs the address of a server"),
+        ({"engine": "vllm", "engine_options": {"max_num_seqs": 1.5}}, "max_num_seqs is 1.5"),
     ],
 )
 def test_wrong_options_are_refused_before_ray_starts(

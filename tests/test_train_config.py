@@ -88,7 +88,8 @@ MALFORMED: list[tuple[dict[str, Any], list[str]]] = [
     ({"reward.functions": REMOVED}, ["reward.functions is missing"]),
     ({"reward.functions": [{"weight": 2}]}, ["reward.functions[0].name is missing"]),
     ({"pass_rates": {"min_coverage": 1}}, ["pass_rates.path is missing"]),
-    ({"estimator": {"preset": "robust"}}, ["estimator.name", "e.g. basis"]),
+    ({"estimator": {"name": None}}, ["estimator.name", "e.g. basis"]),
+    ({"estimator": {"preset": "papr"}}, ["preset is 'papr'", "'paper'"]),
     ({"pass_rates": REMOVED}, ["estimator:", "needs pass rates", "set pass_rates to its file"]),
     # wrong types
     ({"model": "x"}, ["model is 'x'", "section"]),

@@ -27,6 +27,7 @@ from basis_rl.rollouts import (
 )
 from basis_rl.rollouts.batch_size import BatchSize, cache_bytes
 from basis_rl.rollouts.batches import Piece, longest_first, take_batch
+from basis_rl.rollouts.loading import load_network
 from basis_rl.rollouts.next_token import Uniforms, choose
 from basis_rl.rollouts.prompt_tokens import PromptTokens
 from basis_rl.rollouts.stop_texts import StopTexts
@@ -491,6 +492,41 @@ def test_a_wrong_batch_size(batch_size: Any) -> None:
         TransformersEngine(make_model(), make_tokenizer(), batch_size=batch_size)
     with pytest.raises(ConfigError, match="batch_size is"):
         TransformersEngine.open("none", batch_size=batch_size)
+
+
+def test_a_device_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        transformers.AutoModelForCausalLM, "from_pretrained", lambda *_, **__: pytest.fail("loaded")
+    )
+    folder = str(save_model(tmp_path / "model"))
+    for device in ["foo", "meta", f"cuda:{torch.cuda.device_count()}"]:
+        with pytest.raises(ConfigError, match=f"^device is '{device}' .*: use cpu") as caught:
+            TransformersEngine.open(folder, device=device)
+        assert "\n" not in str(caught.value)
+
+
+def test_folders_without_what_is_needed(tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "model")
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+    (tmp_path / "empty").mkdir()
+    for name, words in [
+        ("../models/nope", "there is no such folder"),
+        (str(tmp_path / "nope"), "there is no such folder"),
+        (str(tmp_path / "empty"), "has no model, there is no config.json"),
+        (str(folder), r"has no tokenizer\): save it there"),
+        (str(folder / "config.json"), "it is a file"),
+    ]:
+        with pytest.raises(ConfigError, match=f"^cannot load model '.*{words}"):
+            TransformersEngine.open(name)
+    # The tokenizer may be elsewhere.
+    assert load_network(str(folder)).config.vocab_size
+
+
+def test_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ConfigError, match=r"needs torch and transformers .*extra \[trl\]$"):
+        TransformersEngine.open("none")
 
 
 class Counting:

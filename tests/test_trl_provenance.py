@@ -126,8 +126,11 @@ def test_a_run_is_described_by_its_model_verifier_and_sampling(tmp_path: Path) -
         top_p=0.9,
         top_k=5,
         max_tokens=6,
+        stop=[],
         verifier_version=create("exact").version,
     )
+    stopping = tiny_config(tmp_path, generation_kwargs={"stop_strings": "\n"})
+    assert run_provenance(stopping, "org/model", [reward]).stop == ["\n"]
     assert run_provenance(config, "org/model", [reward, parity]).verifier_version is None
     own = trl_reward(create("tiny_model:sums"))
     assert named_rewards([reward, own], None) == [Reward("exact"), Reward("tiny_model:sums")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from pathlib import Path
@@ -80,10 +81,19 @@ def refuse_device(path: Path, *, shown: str | os.PathLike[str]) -> None:
         raise BasisError(f"{os.fspath(shown)} is a device or a pipe, not a file: name a file")
 
 
+_SPACE = "free some space or choose another folder, then run it again"
+_PERMISSION = "change the permissions or choose another folder"
+_REMEDIES = {
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+    errno.EACCES: _PERMISSION,
+    errno.EPERM: _PERMISSION,
+    errno.EFBIG: "raise the limit on file sizes (ulimit -f), then run it again",
+}
+
+
 def cannot_write(path: str | os.PathLike[str], error: OSError) -> str:
-    """One line for a failed write."""
+    """One line for a failed write, with the remedy for its cause."""
     reason = error.strerror or str(error)
-    return (
-        f"cannot write {os.fspath(path)}: {reason}; free some space or choose another folder, then "
-        "run it again"
-    )
+    remedy = _REMEDIES.get(error.errno or 0, "choose another folder")
+    return f"cannot write {os.fspath(path)}: {reason}; {remedy}"

@@ -173,8 +173,11 @@ def test_a_cache(engine: VllmEngine, folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"vLLM cannot load model .*name a folder"):
+    with pytest.raises(ConfigError, match=r"cannot load model .*there is no such folder"):
         start(tmp_path / "nothing")
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"vLLM cannot load model .*name a folder"):
+        start(tmp_path)
 
 
 def test_options_are_checked(folder: Path) -> None:

@@ -72,8 +72,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         place = error.filename or "the terminal or pipe that the output goes to"
         reason = error.strerror or str(error)
         _fail(f"{reason}: {place}; check permissions and free space, or name another", USAGE_ERROR)
-    except ModuleNotFoundError as error:
-        _fail(f"{error}: install what this command needs, e.g. pip install 'basis-rl[trl]'", 1)
+    except ImportError as error:
+        # Ours say what to install.
+        missing = isinstance(error, ModuleNotFoundError)
+        remedy = ": install it, or basis-rl with the extra that needs it" if missing else ""
+        _fail(f"{error}{remedy}", USAGE_ERROR)
     except (KeyboardInterrupt, click.Abort):
         _fail(STOPPED, INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)

@@ -1,13 +1,14 @@
-"""What the commands that sample a cache share: their options, the progress bar, the report."""
+"""What the commands that sample a cache share: their options, and the report at the end."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from basis_rl.verifiers import NamedVerifier
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-_LINE_WIDTH = 160
-_SECONDS_BETWEEN_LINES = 60.0  # where no bar can be drawn
 _ENGINE_OPTIONS = [
     click.option(
         "--engine-option",
@@ -104,6 +103,18 @@ def verifier_of(name: str, answer_column: str, options: Mapping[str, Any]) -> Na
     return verifiers.create(name, answer_column=answer_column, **wanted)
 
 
+def check_out(out: str) -> None:
+    """Refuse an output that is not named like a Parquet file.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if not out.lower().endswith(".parquet"):
+        name = Path(out).stem or "pass-rates"
+        raise ConfigError(f"--out {out}: a table is a Parquet file; name it like {name}.parquet")
+
+
 def run_build(
     prompts: Sequence[Prompt],
     engine: LaterEngine,
@@ -124,20 +135,24 @@ def run_build(
     **build
         Keywords of `build_cache`.
     """
+    from basis_rl.cli.build_progress import shown_progress
     from basis_rl.passrates.build import build_cache, journal_path
+    from basis_rl.passrates.build.shards import of_shard
 
     out = asked["out"]
     with ExitStack() as stack:
         stack.enter_context(second_stop_ends_at_once())
         stack.callback(verifier.close)
         stack.callback(engine.close)
-        report = stack.enter_context(_bar())
-        engine.announce = lambda: _announce(stack, engine, len(prompts))
+        doing = "judging" if build.get("reverify") else "sampling"
+        report = stack.enter_context(shown_progress(doing))
+        engine.announce = lambda: _announce(stack, engine, report.last)
         table = build_cache(prompts, engine, verifier, out, progress=report, **build)
     if asked["discard_completions"]:
         journal_path(out).unlink(missing_ok=True)
     if report.last is None:
-        click.echo(f"{out} is there already; nothing to do: {table}")
+        since = _extended_since(table, len(of_shard(prompts, build["shard"])), build["n"])
+        click.echo(f"{out} is there already{since}; nothing to do: {table}")
     else:
         _tell(table, report.last, asked)
 
@@ -168,78 +183,46 @@ def second_stop_ends_at_once() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _announce(stack: ExitStack, engine: LaterEngine, prompts: int) -> None:
-    click.echo(f"{prompts} prompts; loading {engine.model}", err=True)
+def _announce(stack: ExitStack, engine: LaterEngine, now: BuildProgress | None) -> None:
+    prompts = f"{now.prompts} prompts; " if now else ""
+    click.echo(f"{prompts}loading {engine.model}", err=True)
     if engine.name == "transformers":
         from basis_rl.messages import quiet_transformers
 
         stack.enter_context(quiet_transformers())
 
 
-class _Report:
-    """Draws each `BuildProgress` and keeps the last one."""
-
-    def __init__(self, draw: Callable[[BuildProgress], None]) -> None:
-        self.last: BuildProgress | None = None
-        self._draw = draw
-
-    def __call__(self, now: BuildProgress) -> None:
-        self.last = now
-        self._draw(now)
+def _extended_since(table: PassRates, prompts: int, n: int) -> str:
+    """What a finished table has beyond what was asked for."""
+    entries = table.provenance.extra["build"]
+    if (entries["prompts"], entries["n"]) == (prompts, n):
+        return ""
+    data = table.provenance.extra.get("data")
+    return f", extended since ({f'data {data}, ' if data else ''}n {entries['n']})"
 
 
-@contextmanager
-def _bar() -> Iterator[_Report]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.table import Column
+def _failures(notes: Mapping[str, Any], options: Mapping[str, Any]) -> str:
+    """One line on the verifier's failures, and what to do."""
+    from basis_rl.passrates.build import journal_path
+    from basis_rl.verifiers.limits import TIME_OUT
 
-    console = Console(stderr=True)
-    if not console.is_terminal:  # then the bar is one line, at the end
-        console.width = _LINE_WIDTH
-    printed = time.monotonic()
-    with Progress(
-        TextColumn("sampling"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("completions{task.fields[note]}", table_column=Column(no_wrap=True)),
-        console=console,
-    ) as bar:
-        task = bar.add_task("sampling", total=None, note="", visible=False)
-
-        def draw(now: BuildProgress) -> None:
-            nonlocal printed
-            if not console.is_terminal and time.monotonic() - printed > _SECONDS_BETWEEN_LINES:
-                printed = time.monotonic()
-                click.echo(
-                    f"sampling {now.completions}/{now.completions_wanted} completions{_note(now)}",
-                    err=True,
-                )
-            bar.update(
-                task,
-                completed=now.completions,
-                total=now.completions_wanted,
-                note=_note(now),
-                visible=True,
-            )
-
-        yield _Report(draw)
-
-
-def _note(now: BuildProgress) -> str:
-    parts = [f"{now.prompts_done}/{now.prompts} prompts", f"mean reward {now.mean:.3f}"]
-    if now.tokens_here:
-        parts.insert(1, f"{now.tokens_per_second:,.0f} tokens/s")
-        parts.append(f"{_duration(now.seconds_left)} left")
-    if now.queue:
-        parts.append(f"{now.queue} wait for the verifier")
-    return "".join(f", {part}" for part in parts)
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"
+    causes, completions = notes["verifier_failures"], notes["completions"]
+    failed = sum(causes.values())
+    listed = ", ".join(f"{count} {cause}" for cause, count in causes.items())
+    line = (
+        f"warning: the verifier failed on {failed} of {completions} completions "
+        f"({failed / completions:.1%}, reward 0): {listed}"
+    )
+    if options["discard_completions"]:
+        return line
+    out = options["out"]
+    if TIME_OUT in causes:
+        line += (
+            "; give it longer with `basis-rl cache extend "
+            f"{shlex.quote(str(out))} --reverify --verifier-limit SECONDS`"
+        )
+    journal = shlex.quote(str(journal_path(out)))
+    return f"{line}; look at them: zcat {journal} | grep '\"failures\":'"
 
 
 def _tell(table: PassRates, end: BuildProgress, options: Mapping[str, Any]) -> None:
@@ -247,7 +230,7 @@ def _tell(table: PassRates, end: BuildProgress, options: Mapping[str, Any]) -> N
 
     notes = table.provenance.extra
     if notes["verifier_failures"]:
-        click.echo(f"the verifier failed (reward 0): {notes['verifier_failures']}", err=True)
+        click.echo(_failures(notes, options), err=True)
     if notes["unverified_rollouts"]:
         click.echo(f"rollouts without a verdict: {notes['unverified_rollouts']}", err=True)
     if len(table) < end.prompts:

@@ -38,7 +38,13 @@ class Built:
     def __init__(self, path: str) -> None:
         self.path = path
         self.table = PassRates.load(path)
-        entries = self.table.provenance.extra.get("build")
+        extra = self.table.provenance.extra
+        entries = extra.get("build")
+        if "import" in extra and not entries:
+            raise PassRatesError(
+                f"{path} was imported, not built: only tables that `basis-rl cache build` wrote "
+                "can be extended or refreshed; build one, or import the new rollouts"
+            )
         options = entries.get("options") if isinstance(entries, dict) else None
         if not isinstance(entries, dict) or not options or not options.get("data"):
             raise PassRatesError(

@@ -9,7 +9,11 @@ import click
 
 @click.command(short_help="Add the rollouts of a training run to a table.")
 @click.argument("run")
-@click.option("--steps", metavar="A:B", help="First and last step to take, as in 0:99.")
+@click.option(
+    "--steps",
+    metavar="A:B",
+    help="First and last step to take, as in 0:99; a run of basis-rl counts them from 0.",
+)
 @click.option("--cache", required=True, help="Table to add to; it stays as it is.")
 @click.option("--out", required=True, help="Parquet file to write.")
 @click.option("--replace", is_flag=True, help="Take the run's rollouts alone.")
@@ -39,4 +43,5 @@ def absorb(run: str, **options: Any) -> None:
         f"absorbed {done.rollouts} rollouts of {done.prompts} prompts ({done.new_prompts} new to "
         f"the cache; {done.without_verdict} rollouts without a verdict left out)"
     )
+    click.echo(f"absorbed {done.steps}")
     click.echo(f"wrote {out}: {done.table}, mean reward {done.table.means.mean():.4f}")

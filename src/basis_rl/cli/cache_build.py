@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from basis_rl.cli.build_run import (
+    check_out,
     engine_options,
     engine_options_of,
     report_options,
@@ -62,6 +63,7 @@ def _build(options: dict[str, Any]) -> None:
 
     # All that needs no model is looked at before one is loaded.
     check_dtype(options["dtype"])
+    check_out(options["out"])
     if options["adaptive"] and options["n"] <= FIRST:
         warnings.warn(
             f"--adaptive starts with {FIRST} rollouts, so with --n {options['n']} every prompt "

@@ -111,12 +111,11 @@ def _run(table: PassRates, config: TrainConfig | None, options: dict[str, Any]) 
     least, verifier = options["min_coverage"], options["verifier"]
     if least is not None and not 0 <= least <= 1:  # click's range lets NaN pass
         raise click.BadParameter(f"{least} is not from 0 to 1", param_hint="--min-coverage")
-    default = "none" if table.kind == "rates" else "jeffreys"
     return Run(
         provenance=Provenance(**known),
         rewards=None if verifier is None else [Reward(verifier)],
         min_coverage=1.0 if least is None else least,
-        smoothing=options["smoothing"] or default,
+        smoothing=options["smoothing"] or "jeffreys",
     )
 
 

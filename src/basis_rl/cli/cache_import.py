@@ -49,6 +49,7 @@ _UNITS = "rate, percent, percent-failures, count, failures, fraction"
 @click.option("--match-split", default="train", show_default=True)
 @click.option("--match-prompt-column", default="prompt", show_default=True)
 @click.option("--match-key-column")
+@click.option("--match-column", help="Its column with SOURCE's prompts, if it has a template.")
 @click.option("--match-source-column")
 @click.option("--match-template", help=r"As --template of cache build; \n is a line end.")
 @click.option("--match-system", help="As --system of cache build.")
@@ -100,6 +101,7 @@ def _import(options: dict[str, Any]) -> None:
             repeats=options["repeats"],
             limit=options["limit"],
             match=_match_prompts(options),
+            match_column=options["match_column"],
             provenance={
                 name: options[name]
                 for name in (

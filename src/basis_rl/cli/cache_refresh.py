@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from basis_rl.cli.build_run import (
+    check_out,
     engine_options,
     engine_options_of,
     report_options,
@@ -45,6 +46,7 @@ def _refresh(cache: str, options: dict[str, Any]) -> None:
     from basis_rl.rollouts.loading import check_dtype
 
     check_dtype(options["dtype"])
+    check_out(options["out"])
     built = Built(cache)
     if os.path.realpath(options["out"]) == os.path.realpath(cache):
         raise ConfigError(f"--out {options['out']} is the old cache: name another file")

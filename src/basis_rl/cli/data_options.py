@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from basis_rl.prompts import Prompt, Repeats
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-_DATA_HELP = "Prompts: .jsonl, .json, .parquet, reasoning-gym:<task>, hub id."
+_DATA_HELP = "Prompts: .jsonl, .json (also .gz), .parquet, reasoning-gym:<task>, hub id."
 _OPTIONS = [
     click.option("--split", default="train", show_default=True, help="Split of a hub data set."),
     click.option("--prompt-column", default="prompt", show_default=True),
@@ -25,7 +25,8 @@ _OPTIONS = [
     click.option("--source-column", help="Column with each prompt's data set or task."),
     click.option(
         "--template",
-        help=r'Prompt text, e.g. "Q: {question}\nA:"; \n is a line end, {{ is a brace.',
+        help=r'Prompt text, e.g. "Q: {question}\nA:"; \n is a line end, {{ is a brace, '
+        "{options:letters} a list as lines A., B., …",
     ),
     click.option("--system", help="System message; makes text prompts chats."),
     click.option(

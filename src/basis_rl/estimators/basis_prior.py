@@ -92,7 +92,8 @@ def check_no_smoothing(smoothing: str) -> None:
         raise ConfigError(
             f"smoothing {smoothing!r} needs the number of rollouts behind each pass rate, and this "
             "table holds rates without it: import them with it (`basis-rl cache import --n N`) if "
-            "you know it, or pass smoothing='none', which trusts rates of exactly 0 and 1"
+            "you know it, or pass smoothing='none' (estimator.smoothing: none in a "
+            "configuration), which trusts rates of exactly 0 and 1"
         )
 
 

@@ -12,6 +12,7 @@ from basis_rl.passrates.keys import prompt_key
 from basis_rl.prompts import files, generated, hub
 from basis_rl.prompts.columns import column_value, required_value
 from basis_rl.prompts.template import Message, as_prompt, fill, with_system
+from basis_rl.prompts.where import Where
 
 __all__ = ["Message", "Prompt", "Repeats", "check_data", "column_value", "load_prompts"]
 
@@ -105,10 +106,10 @@ def load_prompts(
 ) -> list[Prompt]:
     r"""Prompts of a data set, in its order, each once.
 
-    All columns may be dotted paths (``reward_model.ground_truth``). A prompt that appears again is
-    left out and counted in a warning (published data sets repeat prompts: DAPO-Math-17K holds each
-    about a hundred times). Of repeats with different answers the first one holds, and another
-    warning names the first of them.
+    All columns may be dotted paths (``reward_model.ground_truth``, ``options.0``). A prompt that
+    appears again is left out and counted in a warning (published data sets repeat prompts:
+    DAPO-Math-17K holds each about a hundred times). Of repeats with different answers the first
+    one holds, and another warning names the first of them.
 
     Parameters
     ----------
@@ -156,16 +157,13 @@ def load_prompts(
     if source_column is None and data.startswith(generated.PREFIX):
         source_column = "metadata.source_dataset"
     found = Repeats() if repeats is None else repeats
+    conditions = Where(where or {})
     prompts: dict[str, Prompt] = {}
     for place, row in _rows(data, split):
         found.read += 1
-        if where and not _is_wanted(row, where, place):
+        if not conditions.keeps(row, place):
             continue
-        if template is None:
-            value = required_value(row, prompt_column, where=place)
-            content = as_prompt(value, where=place, column=prompt_column)
-        else:
-            content = fill(template, row, where=place)
+        content = _content(row, prompt_column, template, place)
         content = with_system(content, system=system, chat=chat, where=place)
         key = prompt_key(content) if key_column is None else _name(row, key_column, place)
         if key in prompts:
@@ -186,9 +184,7 @@ def load_prompts(
         if len(prompts) == limit:
             break
     if not prompts:
-        what = (
-            f"{found.read} rows and none that fits {dict(where or {})}" if found.read else "no rows"
-        )
+        what = f"{found.read} rows and none that fits {conditions}" if found.read else "no rows"
         raise PromptsError(f"{data} has {what}: there is nothing to train on")
     if repeats is None:
         found.warn(data)
@@ -203,12 +199,19 @@ def _rows(data: str, split: str) -> Iterator[files.Row]:
     return hub.read_rows(data, split)
 
 
-def _is_wanted(row: Mapping[str, Any], where: Mapping[str, Any], place: str) -> bool:
-    for column, wanted in where.items():
-        value = required_value(row, column, where=place)
-        if value not in (wanted if isinstance(wanted, list) else [wanted]):
-            return False
-    return True
+def _content(
+    row: Mapping[str, Any], prompt_column: str, template: str | None, place: str
+) -> str | list[Message]:
+    if template is not None:
+        return fill(template, row, where=place)
+    try:
+        value = required_value(row, prompt_column, where=place)
+    except PromptsError as error:
+        raise PromptsError(
+            f"{error}; name one as prompt column (--prompt-column), or fill some into a template "
+            "(--template)"
+        ) from None
+    return as_prompt(value, where=place, column=prompt_column)
 
 
 def _optional(row: Mapping[str, Any], column: str) -> Any:

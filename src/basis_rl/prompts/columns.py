@@ -9,22 +9,26 @@ from typing import Any
 from basis_rl.errors import PromptsError
 
 _SHOWN = 12
+_CLOSE = 0.7  # below it, names are alike by chance
 
 
 def column_value(columns: Mapping[str, Any], path: str) -> Any:
-    """Value of a column, or of a field inside one (``reward_model.ground_truth``).
+    """Value of a column, or of a field or item inside one.
 
-    A column whose own name contains the dots is preferred.
+    ``reward_model.ground_truth`` is a field, ``options.0`` the first item of a list. A column whose
+    own name contains the dots is preferred.
 
     Raises
     ------
     KeyError
-        If there is no such column or field.
+        If there is no such column, field or item.
     """
     if path in columns:
         return columns[path]
     head, _, rest = path.partition(".")
     value = columns.get(head)
+    if isinstance(value, list):
+        value = {str(number): item for number, item in enumerate(value)}
     if not rest or not isinstance(value, Mapping):
         raise KeyError(path)
     return column_value(value, rest)
@@ -49,7 +53,7 @@ def required_value(columns: Mapping[str, Any], path: str, *, where: str) -> Any:
 def columns_there_are(columns: Mapping[str, Any], wanted: str) -> str:
     """End of an error message: the closest column and all the others, fields included."""
     known = column_paths(columns)
-    close = difflib.get_close_matches(wanted, known, n=1)
+    close = difflib.get_close_matches(wanted, known, n=1, cutoff=_CLOSE)
     hint = f": did you mean {close[0]!r}?" if close else ":"
     listed = ", ".join(known[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
     return f"{hint} the columns are {listed}"

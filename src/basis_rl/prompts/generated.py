@@ -53,7 +53,7 @@ def check(data: str) -> None:
         from reasoning_gym.factory import DATASETS
     except ModuleNotFoundError:
         raise PromptsError(
-            f"{data!r} needs the package reasoning-gym: pip install 'basis-rl[trl]'"
+            f"{data!r} needs the package reasoning-gym: pip install reasoning-gym"
         ) from None
     if task not in DATASETS:
         close = nearest(task, sorted(DATASETS))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from string import ascii_uppercase
 from typing import Any
 
 from basis_rl.errors import PromptsError
-from basis_rl.prompts.columns import required_value
+from basis_rl.prompts.columns import column_value, required_value
 
 Message = dict[str, Any]
 # {{ and }} are literal braces, {name} is a column of any name, and a brace alone is a mistake.
 _FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_LETTERS = ":letters"
 _LITERAL = "(write {{ and }} for braces that the model is to see)"
 
 
@@ -19,7 +21,9 @@ def fill(template: str, columns: Mapping[str, Any], *, where: str) -> str:
     r"""Template with each ``{column}`` replaced by the row's value.
 
     ``{{`` and ``}}`` stand for literal braces (LaTeX's ``\frac{{1}}{{2}}``); an empty ``{}`` (as in
-    ``\boxed{}``) stays. Everything else in braces is the name of a column, blanks included.
+    ``\boxed{}``) stays. Everything else in braces is the name of a column, blanks included;
+    ``{options.0}`` is the first item of a list, and ``{options:letters}`` all of them, a line each:
+    ``A. …``, ``B. …``.
 
     Raises
     ------
@@ -37,18 +41,48 @@ def fill(template: str, columns: Mapping[str, Any], *, where: str) -> str:
             return match.group(0)[0]
         if not name:
             return match.group(0)
-        try:
-            value = required_value(columns, name, where=where)
-        except PromptsError as error:
-            raise PromptsError(f"template field {{{name}}}: {error} {_LITERAL}") from None
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise PromptsError(
-                f"{where}: the template's {{{name}}} is {value!r:.60} "
-                f"({type(value).__name__}): use a column of text or numbers"
-            )
-        return str(value)
+        return _text(columns, name, where)
 
     return _FIELD.sub(value_of, template)
+
+
+def _text(columns: Mapping[str, Any], name: str, where: str) -> str:
+    """What a field of a template stands for."""
+    items = _lettered(columns, name)
+    if items is not None:
+        return items
+    try:
+        value = required_value(columns, name, where=where)
+    except PromptsError as error:
+        raise PromptsError(f"template field {{{name}}}: {error} {_LITERAL}") from None
+    if _is_plain(value):
+        return str(value)
+    remedy = "use a column of text or numbers"
+    if isinstance(value, list):
+        remedy += f", {{{name}.0}} for one item, or {{{name}{_LETTERS}}} for lines A., B., …"
+    raise PromptsError(
+        f"{where}: the template's {{{name}}} is {value!r:.60} ({type(value).__name__}): {remedy}"
+    )
+
+
+def _lettered(columns: Mapping[str, Any], name: str) -> str | None:
+    """Lines of ``{options:letters}``; None if the field is something else."""
+    if name in columns or not name.endswith(_LETTERS):
+        return None
+    try:
+        items = column_value(columns, name.removesuffix(_LETTERS))
+    except KeyError:
+        return None
+    if not isinstance(items, list) or len(items) > len(ascii_uppercase):
+        return None
+    if not items or not all(map(_is_plain, items)):
+        return None
+    letters = ascii_uppercase[: len(items)]
+    return "\n".join(f"{letter}. {item}" for letter, item in zip(letters, items, strict=True))
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
 def as_prompt(value: Any, *, where: str, column: str) -> str | list[Message]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from basis_rl.errors import ConfigError
+from basis_rl.rollouts.options import Values, whole
 
 AUTO = "auto"
 # `benchmarks/bench_engines.py --rows 8 32 64 128`: on a CPU more are slower again.
@@ -14,17 +15,10 @@ _MEMORY_SHARE = 0.6  # of what is free; the rest is for activations and copies o
 _LOGIT_COPIES = 6  # logits, probabilities, their sums, … of one row in float32
 
 
-def check_batch_size(batch_size: int | str) -> None:
-    """Refuse what is neither "auto" nor a positive number.
-
-    Raises
-    ------
-    ConfigError
-        Naming the value.
-    """
-    is_number = isinstance(batch_size, int) and not isinstance(batch_size, bool)
-    if batch_size != AUTO and not (is_number and int(batch_size) >= 1):
-        raise ConfigError(f"batch_size is {batch_size!r}: use a positive number or {AUTO!r}")
+def batch_sizes() -> Values:
+    """What a batch size may be: "auto" or a positive number."""
+    is_number = whole(1).has
+    return Values(f"a positive number or {AUTO!r}", lambda value: value == AUTO or is_number(value))
 
 
 class BatchSize:
@@ -42,7 +36,8 @@ class BatchSize:
     """
 
     def __init__(self, network: Any, batch_size: int | str = AUTO) -> None:
-        check_batch_size(batch_size)
+        if not batch_sizes().has(batch_size):
+            raise ConfigError(f"batch_size is {batch_size!r}: use {batch_sizes().wanted}")
         self._network = network
         self._most = None if isinstance(batch_size, str) else batch_size
         self._memory: int | None = None

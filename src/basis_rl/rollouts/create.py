@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,19 +34,14 @@ def engine_class(name: str) -> type[Engine]:
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse an option that an engine does not have, before it is opened.
+    """Refuse options that an engine would not take, before anything is loaded.
 
     Raises
     ------
     ConfigError
-        Naming the nearest option.
+        If one is unknown, missing, or of a wrong type or size.
     """
-    parameters = inspect.signature(engine_class(name).open).parameters.values()
-    known = sorted(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    for option in options:
-        if option not in known and not takes_all:
-            raise ConfigError(f"engine {name!r} has no option {option!r}{nearest(option, known)}")
+    engine_class(name).check_options(options)
 
 
 def open_engine(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ClassVar
 
 from basis_rl.errors import BasisError
 from basis_rl.passrates.keys import prompt_key
+from basis_rl.rollouts.options import Values, check_options
 from basis_rl.rollouts.settings import Prompts, SamplingSettings
 
 SEEDS = 2**63
@@ -82,6 +83,7 @@ class Engine(ABC):
     """
 
     name: ClassVar[str]
+    values: ClassVar[Mapping[str, Values]] = {}  # of an option of `open`: what it may be
     model: str
     revision: str | None = None
     dtype: str | None = None
@@ -99,6 +101,17 @@ class Engine(ABC):
         ConfigError
             If a package is missing, an option is wrong or the model cannot be had.
         """
+
+    @classmethod
+    def check_options(cls, options: Mapping[str, Any]) -> None:
+        """Refuse options that `open` would not take, without loading anything.
+
+        Raises
+        ------
+        ConfigError
+            If one is unknown, missing, or of a wrong type or size.
+        """
+        check_options(cls.name, cls.open, cls.values, options)
 
     @abstractmethod
     def stream(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -11,19 +10,25 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from basis_rl.errors import BasisError, ConfigError
+from basis_rl.errors import BasisError
 from basis_rl.rollouts.chat import too_long
 from basis_rl.rollouts.engine import Completion, Engine, Request, Rollouts, completion_seed
 from basis_rl.rollouts.loading import check_dtype
 from basis_rl.rollouts.loop_thread import LoopThread
-from basis_rl.rollouts.openai_request import body, check_lengths, completions_of, tokenize_body
+from basis_rl.rollouts.openai_client import connect
+from basis_rl.rollouts.openai_options import VALUES, check_extra_body
+from basis_rl.rollouts.openai_request import (
+    body,
+    check_lengths,
+    completions_of,
+    tokenize_body,
+)
 from basis_rl.rollouts.openai_server import Server, explained, look_at
 from basis_rl.rollouts.settings import Prompts, SamplingSettings
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-_CONNECT_S = 10.0
 _PER_REQUEST = {"vllm": 8}  # not many: a request comes back when its last completion is done
 _CHECKED = 64  # longest prompts whose tokens are counted beforehand
 
@@ -32,6 +37,7 @@ class OpenAIEngine(Engine):
     """Samples with a server that has OpenAI's interface; make one with `open`."""
 
     name: ClassVar[str] = "openai"
+    values: ClassVar = VALUES
 
     def __init__(
         self,
@@ -94,7 +100,7 @@ class OpenAIEngine(Engine):
             Completions of a prompt that one request asks for: by default 8 from vLLM, whose
             completions then have the same seeds as alone, else 1.
         extra_body : mapping, optional
-            More fields of each request, passed as they are.
+            More fields of each request, passed as they are; none that says how is sampled.
 
         Raises
         ------
@@ -103,8 +109,18 @@ class OpenAIEngine(Engine):
             refuses the key or does not serve the model.
         """
         check_dtype(dtype)
-        _check_options(base_url, concurrency, timeout_s, max_retries, completions_per_request)
-        client = _client(base_url, api_key, timeout_s, max_retries)
+        cls.check_options(
+            {
+                "base_url": base_url,
+                "api_key": api_key,
+                "concurrency": concurrency,
+                "timeout_s": timeout_s,
+                "max_retries": max_retries,
+                "completions_per_request": completions_per_request,
+                "extra_body": extra_body,
+            }
+        )
+        client = connect(base_url, api_key, timeout_s, max_retries)
         loop = LoopThread()
         try:
             server = loop.start(look_at(client, model)).result()
@@ -123,6 +139,18 @@ class OpenAIEngine(Engine):
             dtype=None if dtype == "auto" else dtype,
             extra_body=extra_body,
         )
+
+    @classmethod
+    def check_options(cls, options: Mapping[str, Any]) -> None:
+        """Refuse wrong options, also an ``extra_body`` that says how is sampled.
+
+        Raises
+        ------
+        ConfigError
+            Naming the option.
+        """
+        super().check_options(options)
+        check_extra_body(options.get("extra_body") or {})
 
     def stream(
         self, requests: Sequence[Request], settings: SamplingSettings, *, seed: int = 0
@@ -268,33 +296,3 @@ def _length(prompt: Any) -> int:
     if isinstance(prompt, str):
         return len(prompt.encode("utf-8", "surrogatepass"))
     return sum(_length(str(message.get("content"))) for message in prompt)
-
-
-def _check_options(
-    base_url: str, concurrency: int, timeout_s: float, max_retries: int, per_request: int | str
-) -> None:
-    if not base_url.startswith(("http://", "https://")):
-        raise ConfigError(f"base_url is {base_url!r}: use an address as http://127.0.0.1:8000/v1")
-    if concurrency < 1:
-        raise ConfigError(f"concurrency is {concurrency}: use at least 1")
-    if not timeout_s > 0:
-        raise ConfigError(f"timeout_s is {timeout_s}: use a number of seconds above 0")
-    if max_retries < 0:
-        raise ConfigError(f"max_retries is {max_retries}: use 0 or more")
-    if per_request != "auto" and (isinstance(per_request, str) or per_request < 1):
-        raise ConfigError(f"completions_per_request is {per_request!r}: use auto or at least 1")
-
-
-def _client(base_url: str, api_key: str | None, timeout_s: float, max_retries: int) -> AsyncOpenAI:
-    try:
-        from openai import AsyncOpenAI, Timeout
-    except ImportError as error:
-        raise ConfigError(
-            "the openai package is missing: pip install 'basis-rl[openai]'"
-        ) from error
-    return AsyncOpenAI(
-        base_url=base_url,
-        api_key=api_key or os.environ.get("OPENAI_API_KEY") or "none",
-        timeout=Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),
-        max_retries=max_retries,
-    )

@@ -68,6 +68,7 @@ async def look_at(client: AsyncOpenAI, model: str) -> Server:
     try:
         served = (await quick.models.list()).data
     except NotFoundError:  # a server without a list of models
+        await _check_v1(quick, server)
         return server
     except APITimeoutError as error:
         raise ConfigError(
@@ -85,6 +86,20 @@ async def look_at(client: AsyncOpenAI, model: str) -> Server:
     limit = getattr(entry, "max_model_len", None)
     version = await _version(quick, server.root) if kind == "vllm" else None
     return Server(server.url, model, kind, version, limit, _NEUTRAL.get(kind, {}))
+
+
+async def _check_v1(client: AsyncOpenAI, server: Server) -> None:
+    """Refuse an address without ``/v1`` where the one with it has a list of models."""
+    from openai import APIError
+
+    longer = f"{server.url}/v1"
+    if server.url.endswith("/v1"):
+        return
+    try:
+        await client.get(f"{longer}/models", cast_to=object)
+    except (APIError, ValueError):
+        return
+    raise ConfigError(f"there is no interface at {server.url}, but one at {longer}: use that one")
 
 
 async def _version(client: AsyncOpenAI, root: str) -> str | None:
@@ -131,9 +146,10 @@ def explained(error: Exception, server: Server, prompt: Any = None) -> BasisErro
             f"{server.url} refuses the API key ({said}): set OPENAI_API_KEY or pass api_key"
         )
     if status == 404:
+        where = "" if server.url.endswith("/v1") else "add /v1 to base_url if it needs one, "
         return ConfigError(
             f"{server.url} does not know model {server.model!r} or this kind of prompt ({said}): "
-            "correct the model's name, or use texts instead of chats or the other way round"
+            f"{where}correct the model's name, or use texts instead of chats or the other way round"
         )
     if status == 429:
         return BasisError(

@@ -34,7 +34,8 @@ def connect(address: str | None) -> bool:
         importlib.import_module("ray.data")
     except ImportError as error:
         raise ConfigError(
-            f"the ray engine needs Ray Data ({error}): pip install 'basis-rl[ray]'"
+            f"engine 'ray' needs Ray Data ({error}): pip install 'ray[data]', or install "
+            "basis-rl with its extra [ray]"
         ) from error
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     if ray.is_initialized():

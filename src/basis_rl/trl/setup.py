@@ -190,7 +190,15 @@ def run_provenance(config: BasisConfig, model: Any, functions: Sequence[Any]) ->
         top_p=config.top_p,
         top_k=config.top_k,
         max_tokens=config.max_completion_length,
+        stop=stop_of(config.generation_kwargs),
     )
+
+
+def stop_of(generation: Any) -> list[str]:
+    """Texts that end a completion, of TRL's generation_kwargs; TRL has none of its own."""
+    known = generation if isinstance(generation, Mapping) else {}
+    stop = known.get("stop") or known.get("stop_strings") or []
+    return [stop] if isinstance(stop, str) else list(stop)
 
 
 def make_record(config: BasisConfig, model: Any, reward_funcs: Any) -> RewardRecord | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,9 @@ class Absorbed:
     prompts, new_prompts : int
         Prompts that the run saw, and those of them that the cache did not know.
     warnings : list of str
-        Sampling settings that differ.
+        Sampling settings that differ, and what is unusual about the run's prompts.
+    steps : str
+        Which steps were absorbed, of which, in words.
     """
 
     table: PassRates
@@ -42,6 +45,7 @@ class Absorbed:
     prompts: int
     new_prompts: int
     warnings: list[str]
+    steps: str
 
 
 def absorb(
@@ -98,16 +102,14 @@ def absorb(
     note = {"run": os.fspath(run), "run_id": recorded.id, "steps": [first, last]}
     note |= seen.note() | {"replaces_cache": replace}
     new = int((table.rows(list(seen.rewards)) < 0).sum())
-    if new == len(seen.rewards) and not recorded.is_record:
-        raise PassRatesError(
-            f"none of the {new} prompts of {os.fspath(run)} is in {os.fspath(cache)}: a dump may "
-            "hold prompts as the chat template writes them; import it with `basis-rl cache import "
-            "--match DATA`, and add it with `basis-rl cache merge`"
-        )
+    warnings += _check_prompts(new, len(seen.rewards), recorded, cache)
     joint = _replaced(table, seen) if replace else _added(table, seen)
     result = _with_notes(joint, table.provenance, [*absorbed, note])
     result.save(out)
-    return Absorbed(result, seen.rollouts, seen.without_verdict, len(seen.rewards), new, warnings)
+    told = _told_steps(steps or "", first, last, recorded)
+    return Absorbed(
+        result, seen.rollouts, seen.without_verdict, len(seen.rewards), new, warnings, told
+    )
 
 
 def _check_output(out: str | os.PathLike[str]) -> None:
@@ -129,6 +131,42 @@ def _check_run(cached: Provenance, recorded: Run, allow_mismatch: Sequence[str])
                 f"difference with --allow-mismatch {difference.name}"
             )
     return [_told(difference) for difference in found]
+
+
+def _check_prompts(
+    new: int, prompts: int, recorded: Run, cache: str | os.PathLike[str]
+) -> list[str]:
+    """Refuse a run of which the cache knows no prompt; a warning where it knows fewer than half."""
+    if new == prompts:
+        remedy = (
+            "absorb into the cache that the run trained with, with the same prompts and key column"
+            if recorded.is_record
+            else "a dump may hold prompts as the chat template writes them; import it with "
+            "`basis-rl cache import --match DATA`, and add it with `basis-rl cache merge`"
+        )
+        raise PassRatesError(
+            f"none of the {new} prompts of {recorded.path} is in {os.fspath(cache)}: {remedy}"
+        )
+    if 2 * new <= prompts:
+        return []
+    return [f"{new} of the run's {prompts} prompts are new to the cache: is it that run's cache?"]
+
+
+def _told_steps(asked: str, first: int, last: int, recorded: Run) -> str:
+    """``steps 1 to 9 of 0 to 9; step 0 left out``, and how the trainer's steps are counted."""
+    start, end = recorded.steps
+    text = f"steps {first} to {last} of {start} to {end}"
+    left = [_span(*span) for span in ((start, first - 1), (last + 1, end)) if span[0] <= span[1]]
+    text += f"; {' and '.join(left)} left out" if left else ""
+    if any(not start <= int(number) <= end for number in re.findall(r"\d+", asked)):
+        text += "; there are no others"
+    if recorded.is_record:
+        text += " (counted from 0: step s is sampled by the policy after s optimizer steps)"
+    return text
+
+
+def _span(first: int, last: int) -> str:
+    return f"step {first}" if first == last else f"steps {first} to {last}"
 
 
 def _told(difference: Difference) -> str:

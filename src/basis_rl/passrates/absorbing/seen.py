@@ -91,10 +91,12 @@ def open_run(path: str | os.PathLike[str], *, reward_column: str | None = None) 
 
 def _open_dump(path: Path, reward_column: str | None) -> Run:
     from basis_rl.passrates.importers import Notes, Options, read_records
+    from basis_rl.passrates.importers.source import open_source, run_id
 
     notes = Notes()
     steps: set[int] = set()
     options = Options(reward_column=reward_column)
+    opened = open_source(os.fspath(path), None, options, Notes(), any_step=True)
     for record in read_records(path, options=options, notes=notes):
         if record.step is None:
             raise PassRatesError(
@@ -106,11 +108,11 @@ def _open_dump(path: Path, reward_column: str | None) -> Run:
         raise PassRatesError(f"{path} has no rollouts: name another run")
     known = Provenance(**{name: value for name, value in notes.known.items() if value is not None})
     there = min(steps), max(steps)
-    return Run(path, str(path.resolve()), known, None, there, False, reward_column)
+    return Run(path, run_id(opened), known, None, there, False, reward_column)
 
 
 def step_range(text: str | None, there: tuple[int, int]) -> tuple[int, int]:
-    """First and last step of a text like ``0:99``; an end left out is the record's.
+    """First and last step there is of a text like ``0:99``; an end left out is the record's.
 
     Raises
     ------
@@ -129,7 +131,8 @@ def step_range(text: str | None, there: tuple[int, int]) -> tuple[int, int]:
     first, last = (int(n) if n else end for n, end in zip(found.groups(), there, strict=True))
     if first > last or first > there[1] or last < there[0]:
         raise PassRatesError(f"steps is {text!r}, which holds no step: {has}")
-    return first, last
+    # Steps that are not there yet are not absorbed: noted, they could not be absorbed later.
+    return max(first, there[0]), min(last, there[1])
 
 
 @dataclass

@@ -54,7 +54,8 @@ def build_cache(
 
     Stopped at any moment, the same call goes on where it stopped and gives the same table.
     Completions and verdicts are kept in the journal ``<path>.journal.jsonl.gz``, which stays there
-    for `reverify` and `extend`. A call that finds the finished table reads it.
+    for `reverify` and `extend`. A call that finds the finished table reads it, also if that was
+    extended since.
 
     Parameters
     ----------
@@ -157,6 +158,13 @@ def _agree(journal: Journal, wanted: Identity, *, reverify: bool, extend: bool) 
             raise PassRatesError(
                 f"n is {wanted.target['n']}, and {journal.path} has {before['n']} already: use at "
                 "least as many"
+            )
+        if reverify and wanted.target in journal.earlier_targets:
+            out = os.fspath(journal.path).removesuffix(".journal.jsonl.gz")
+            raise PassRatesError(
+                f"{out} has been extended since, to {before['prompts']} prompts with n "
+                f"{before['n']}: judge all of it again with `basis-rl cache extend {out} "
+                "--reverify`"
             )
         if before and not extend:
             refuse_differences(before, wanted.target, journal.path)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from basis_rl.errors import BasisError, PassRatesError
 from basis_rl.files import check_writable
 from basis_rl.passrates.build.shards import Shard, check_shard
+from basis_rl.passrates.build.targets import stored_targets
 from basis_rl.passrates.keys import prompt_hash
 from basis_rl.passrates.table import PassRates
 from basis_rl.rollouts.engine import Engine
@@ -147,6 +148,11 @@ def finished_table(
     extend : bool
         Whether another number of rollouts or other prompts mean work, not a mistake.
 
+    Returns
+    -------
+    PassRates or None
+        A table that was extended since counts too, and then has more than was asked for.
+
     Raises
     ------
     PassRatesError
@@ -171,10 +177,17 @@ def finished_table(
     changes_target = any(before.get(name) != now[name] for name in _TARGET)
     if changes_target:  # then the rows are others too
         before = {**before, "rows_sha256": now["rows_sha256"]}
-    if extend and changes_target:
+    was_extended = changes_target and not extend and _was_extended(path, wanted)
+    if was_extended or (extend and changes_target):
         now = {name: value for name, value in now.items() if name not in _TARGET}
     refuse_differences(before, now, path)
     return None if extend and changes_target else table
+
+
+def _was_extended(path: str | os.PathLike[str], wanted: Identity) -> bool:
+    """Whether a build's journal once had this target, and has the same rows of its prompts."""
+    rows, targets = stored_targets(journal_path(path))
+    return wanted.target in targets and all(rows.get(row[0]) == row for row in wanted.rows)
 
 
 def refuse_differences(

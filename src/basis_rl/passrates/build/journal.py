@@ -43,6 +43,8 @@ class Journal:
         When the build was first started.
     samples, engine, target, verifier : dict
         Settings in force; empty where there are none yet.
+    earlier_targets : list of dict
+        Those before the one in force.
     record : Record
     is_sampled : bool
         Whether all completions of the target are there.
@@ -170,6 +172,7 @@ class Journal:
         self.samples: dict[str, Any] = {}
         self.engine: dict[str, Any] = {}
         self.target: dict[str, Any] = {}
+        self.earlier_targets: list[dict[str, Any]] = []
         self.verifier: dict[str, Any] = {}
         self.is_sampled = self.is_complete = False
         self._sessions: dict[int, float] = {}
@@ -262,6 +265,7 @@ class Journal:
         elif kind == "engine":
             self.engine = line["settings"]
         elif kind == "target":
+            self.earlier_targets += [self.target] if self.target else []
             self.target = line["settings"]
             self.is_sampled = self.is_complete = False
         else:

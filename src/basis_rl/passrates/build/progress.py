@@ -27,6 +27,8 @@ class BuildProgress:
         Mean reward so far, NaN without one.
     queue : int
         Completions that wait for their verdict.
+    judged : int
+        Completions that have been judged.
     """
 
     prompts_done: int
@@ -39,6 +41,7 @@ class BuildProgress:
     build_seconds: float
     mean: float
     queue: int
+    judged: int = 0
 
     @property
     def tokens_per_second(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from basis_rl.passrates.build.judge import MAX_WAITING, Judge
 from basis_rl.passrates.build.lines import Line, completions_line
 from basis_rl.passrates.build.progress import BuildProgress, Progress
 from basis_rl.passrates.build.record import MISSING, SAMPLED
+from basis_rl.passrates.build.rewards import RewardWarnings
 from basis_rl.rollouts.engine import Engine, Request, Rollouts
 from basis_rl.rollouts.settings import SamplingSettings
 from basis_rl.verifiers.base import MAX_FAILURES, NamedVerifier, too_many_failures
@@ -52,14 +54,18 @@ class Session:
         self._rows = np.array([self._record.row(p.key) for p in prompts], dtype=np.int64)
         self._target = np.zeros(len(prompts), dtype=np.int64)
         self._judge = Judge(verifier, {p.key: p.columns for p in prompts})
+        self._warnings = RewardWarnings(self._record, self._rows)
         self._started = time.monotonic()
         self._before = (self._record.completions, self._record.sampled_tokens)
 
     def run(self) -> None:
         """Sample and judge what is missing."""
+        targets = self._targets()
+        self._target = next(targets)  # the first stage needs no verdict
+        self._report(now=True)
         with _Rescue(self._journal, self._judge):
             self._judge_stored()
-            for target in self._targets():
+            for target in chain([self._target], targets):
                 self._target = target
                 self._sample()
                 self._finish_judging()
@@ -67,6 +73,7 @@ class Session:
                 self._journal.append([{"kind": "sampled"}])
         self._report(now=True)
         self._check_verdicts(at_end=True)
+        self._warnings.at_end()
 
     def reverify(self) -> None:
         """Judge what is stored.
@@ -77,11 +84,13 @@ class Session:
             If completions are missing: there is no table to write yet.
         """
         self._target = self._record.sampled(self._rows)
+        self._report(now=True)
         with _Rescue(self._journal, self._judge):
             self._judge_stored()
             self._finish_judging()
         self._report(now=True)
         self._check_verdicts(at_end=True)
+        self._warnings.at_end()
         adaptive = self._wanted.target["adaptive"]
         missing = int((self._n - self._target).clip(0).sum())
         if not self._journal.is_sampled and (adaptive or missing):
@@ -116,6 +125,7 @@ class Session:
         self._note_engine(self._engine)
         stream = self._engine.stream(requests, self._settings, seed=self._seed)
         self._started = self._started if self._sampled_here else time.monotonic()
+        self._report(now=True)
         try:
             for finished in stream:
                 self._take(finished)
@@ -178,6 +188,7 @@ class Session:
                 self._submit(key, first, texts)
 
     def _submit(self, key: str, first: int, texts: list[str]) -> None:
+        self._warnings.first_text = self._warnings.first_text or texts[0]
         self._judge.submit(key, first, texts)
         while self._judge.waiting > MAX_WAITING:
             self._note(self._judge.wait(MAX_WAITING))
@@ -190,6 +201,7 @@ class Session:
         if verdicts:
             self._journal.append(verdicts)
             self._check_verdicts()
+            self._warnings.early()
         self._report()
 
     def _check_verdicts(self, *, at_end: bool = False) -> None:
@@ -233,6 +245,7 @@ class Session:
                 build_seconds=self._journal.seconds,
                 mean=record.total / given if given else float("nan"),
                 queue=self._judge.waiting,
+                judged=int(sampled.sum() - waiting.sum()),
             )
         )
 

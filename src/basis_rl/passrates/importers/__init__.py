@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from basis_rl.errors import PassRatesError
 from basis_rl.passrates.importers.collect import Collector
 from basis_rl.passrates.importers.detect import FORMATS
-from basis_rl.passrates.importers.doubts import remark_doubts
+from basis_rl.passrates.importers.doubts import remark_doubts, remark_verifier
 from basis_rl.passrates.importers.record import Notes, Options, Record
 from basis_rl.passrates.importers.report import Report, make_report
-from basis_rl.passrates.importers.source import open_source, records_of
+from basis_rl.passrates.importers.source import open_source, records_of, run_id
 from basis_rl.passrates.importers.tables import make_table, match_entries
 from basis_rl.passrates.provenance import Provenance
 
@@ -105,6 +106,7 @@ def import_pass_rates(
     repeats: str = "error",
     limit: int | None = None,
     match: Sequence[Prompt] | None = None,
+    match_column: str | None = None,
     provenance: Mapping[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
     **more: Any,
@@ -133,6 +135,9 @@ def import_pass_rates(
         Take so many prompts.
     match : sequence of Prompt, optional
         The training's prompts: rows get their keys, prompts that are none of them are left out.
+    match_column : str, optional
+        Column of the training's rows that holds the dump's prompt, where the training's prompt is
+        that text in a template of its own; by default the training's prompts are compared.
     provenance : mapping, optional
         Fields of `Provenance` that the caller knows; they go before what the dump tells.
     progress : callable, optional
@@ -163,8 +168,10 @@ def import_pass_rates(
     collector.collect(records_of(opened, options, notes))
     entries = list(collector.entries.values())
     unmatched: list[str] = []
+    if match_column is not None and match is None:
+        raise PassRatesError("--match-column names a column of the data set of --match: name it")
     if match is not None:
-        entries, unmatched = match_entries(entries, match, notes)
+        entries, unmatched = match_entries(entries, match, notes, match_column)
     known = {name: value for name, value in notes.known.items() if value is not None}
     known |= {name: value for name, value in (provenance or {}).items() if value is not None}
     if known.get("temperature") == 0:
@@ -178,9 +185,16 @@ def import_pass_rates(
         "threshold": threshold,
         "remarks": notes.remarks or None,
     }
-    extra = {"import": {name: value for name, value in told.items() if value is not None}}
+    extra: dict[str, Any] = {
+        "import": {name: value for name, value in told.items() if value is not None}
+    }
+    if collector.steps is not None:
+        # As `cache absorb` notes its steps, so that neither takes them again.
+        note = {"run": opened.name, "run_id": run_id(opened), "steps": list(collector.steps)}
+        extra["absorbed"] = [note]
     made_by = Provenance(**known, extra=extra)
     table = make_table(collector, entries, made_by, as_is=as_is)
     remark_doubts(table, options, threshold, notes)
+    remark_verifier(known.get("verifier"), notes)
     report = make_report(collector, notes, opened.form.name, table, len(entries), unmatched)
     return Imported(table, report)

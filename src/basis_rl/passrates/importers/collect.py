@@ -71,18 +71,19 @@ class Collector:
     def __post_init__(self) -> None:
         self._steps: set[int] = set()
         self._seen_steps: list[int] = []
+        self._taken: list[int] = []
         self._rollouts: dict[Any, tuple[str, int]] = {}
         self._kind: str | None = None
         self._key_of: tuple[Any, str] | None = None
         if self.repeats not in REPEATS:
-            raise PassRatesError(f"repeats is {self.repeats!r}: use {', '.join(REPEATS)}")
+            raise PassRatesError(f"--repeats is {self.repeats!r}: use {', '.join(REPEATS)}")
         if self.limit is not None and self.limit < 1:
-            raise PassRatesError(f"limit is {self.limit}: use a positive number of prompts")
+            raise PassRatesError(f"--limit is {self.limit}: use a positive number of prompts")
         if self.threshold is not None and not math.isfinite(self.threshold):
-            raise PassRatesError(f"threshold is {self.threshold}: use a finite reward")
+            raise PassRatesError(f"--threshold is {self.threshold}: use a finite reward")
         for old, new in self.mapping.items():
             if not (math.isfinite(old) and math.isfinite(new)):
-                raise PassRatesError(f"map has {old}={new}: both are finite rewards")
+                raise PassRatesError(f"--map has {old}={new}: both are finite rewards")
 
     def collect(self, records: Iterable[Record]) -> None:
         """Take all records.
@@ -98,11 +99,18 @@ class Collector:
                 self.progress(self.read)
             if self._is_wanted(record):
                 self._add(record)
+                self._note_steps(record)
         refuse_steps(self._steps)
         if self.options.steps is not None and self.read and not self._seen_steps:
             raise PassRatesError("its rows have no training step: leave --steps out")
         if self.options.steps is not None and not self.entries and self._seen_steps:
             raise no_such_steps(self.options.steps, *self._seen_steps)
+
+    def _note_steps(self, record: Record) -> None:
+        if record.step is not None:
+            first = record.step if record.first_step is None else record.first_step
+            low, high = self._taken or (first, record.step)
+            self._taken = [min(low, first), max(high, record.step)]
 
     def _is_wanted(self, record: Record) -> bool:
         step = record.step
@@ -273,6 +281,11 @@ class Collector:
                 f"{record.place} gives {kind}, rows before it {self._kind}: a table holds one "
                 "kind (is n missing in some rows?)"
             )
+
+    @property
+    def steps(self) -> tuple[int, int] | None:
+        """First and last training step that was taken; None if none is told."""
+        return (self._taken[0], self._taken[1]) if self._taken else None
 
     @property
     def kind(self) -> str | None:

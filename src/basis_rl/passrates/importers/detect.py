@@ -59,8 +59,16 @@ def format_named(name: str) -> Format:
     entry = find_public(name)
     if entry is not None:
         return format_of(entry)
-    known = [*FORMATS, *(public for data in PUBLIC for public in data.names)]
-    raise PassRatesError(f"there is no format {name!r}{nearest(name, known)}")
+    public = [known for data in PUBLIC for known in data.names]
+    within = [known for known in public if name.lower() in known.lower()]
+    if within:
+        raise PassRatesError(
+            f"there is no format {name!r}: public data sets of that name are {', '.join(within)}"
+        )
+    raise PassRatesError(
+        f"there is no format {name!r}{nearest(name, [*FORMATS, *public])}; the hub id of a public "
+        f"data set is one too, e.g. {public[0]}"
+    )
 
 
 def detect(row: Mapping[str, Any], name: str) -> Format | None:

@@ -18,6 +18,7 @@ from basis_rl.errors import PassRatesError
 from basis_rl.passrates.importers.record import Prompt as Content
 from basis_rl.passrates.keys import prompt_key
 from basis_rl.prompts import Prompt
+from basis_rl.prompts.columns import required_value
 
 _WIDTH = 16  # characters by which places in a text are looked up
 _ENOUGH = 500  # prompts that show what the template is
@@ -38,19 +39,41 @@ class Matcher:
     ----------
     prompts : sequence of Prompt
         Of the data set.
+    column : str, optional
+        Column of its rows that is compared instead of the prompt.
+
+    Raises
+    ------
+    BasisError
+        If a row does not have the column.
     """
 
-    def __init__(self, prompts: Sequence[Prompt]) -> None:
+    def __init__(self, prompts: Sequence[Prompt], column: str | None = None) -> None:
+        self.column = column
         self.by_content: dict[str, list[Prompt]] = defaultdict(list)
         self.by_text: dict[str, list[Prompt]] = defaultdict(list)
         for prompt in prompts:
-            self.by_content[prompt_key(prompt.prompt)].append(prompt)
-            self.by_text[_last_text(prompt.prompt)].append(prompt)
+            content = self._content(prompt)
+            self.by_content[prompt_key(content)].append(prompt)
+            self.by_text[_last_text(content)].append(prompt)
         self.by_text.pop("", None)
         self._starts: dict[str, list[str]] = defaultdict(list)
         for text in self.by_text:
             self._starts[text[:_WIDTH]].append(text)
         self._widths = sorted({min(len(text), _WIDTH) for text in self.by_text})
+
+    def _content(self, prompt: Prompt) -> Content:
+        """What of a data set's row is compared."""
+        if self.column is None:
+            return prompt.prompt
+        place = f"the row of prompt {prompt.key!r}"
+        content = required_value(prompt.columns, self.column, where=place)
+        if not isinstance(content, str | list) or not content:
+            raise PassRatesError(
+                f"{place}: column {self.column!r} is {content!r:.60}: name one with a text or "
+                "messages"
+            )
+        return content
 
     def learn(self, contents: Iterable[Content]) -> Template | None:
         """The template of a dump: the commonest surroundings of the data set's texts.
@@ -96,8 +119,9 @@ class Matcher:
                     if min(len(text), _WIDTH) == width and content.startswith(text, start):
                         for prompt in self.by_text[text]:
                             before, after = content[:start], content[start + len(text) :]
+                            own = self._content(prompt)
                             if not _cuts_number(before, text) and not _cuts_number(text, after):
-                                yield Template(_before(before, prompt), after), prompt
+                                yield Template(_before(before, own), after), prompt
 
 
 def _cuts_number(one: str, other: str) -> bool:
@@ -108,11 +132,11 @@ def _cuts_number(one: str, other: str) -> bool:
     return one[-1:].isdecimal() and other[:1].isdecimal()
 
 
-def _before(before: str, prompt: Prompt) -> str:
+def _before(before: str, content: Content) -> str:
     """What stands before a prompt's last message, its own earlier messages marked."""
-    if isinstance(prompt.prompt, str):
+    if isinstance(content, str):
         return before
-    for message in prompt.prompt[:-1]:
+    for message in content[:-1]:
         text = str(message.get("content", "")).strip()
         if text:
             before = before.replace(text, _EARLIER, 1)

@@ -15,6 +15,7 @@ from basis_rl.passrates.importers.values import (
     Measured,
     measured,
     number,
+    optional,
     value_of,
     whole,
 )
@@ -152,6 +153,15 @@ def find_public(name: str) -> PublicSet | None:
     return None
 
 
+def sets_with(columns: Columns) -> list[str]:
+    """Hub ids of the public data sets whose columns of rates are all in a row."""
+    return [
+        entry.names[0]
+        for entry in PUBLIC
+        if all(optional(columns, rate.column) is not None for rate in entry.rates)
+    ]
+
+
 def format_of(entry: PublicSet) -> Format:
     """The data set as a format."""
 
@@ -203,7 +213,7 @@ def _refuse_contradiction(rate: Rate, entry: PublicSet, options: Options) -> Non
     for name, given, known in (("unit", options.unit, rate.unit), ("n", options.n, known_n)):
         if given is not None and known is not None and given != known:
             raise PassRatesError(
-                f"{name} is given as {given}, and that of {rate.column!r} in {entry.names[0]} is "
+                f"--{name} is given as {given}, and that of {rate.column!r} in {entry.names[0]} is "
                 f"{known}: leave it out, or read a file of it with --format columns"
             )
 

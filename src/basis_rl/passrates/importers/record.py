@@ -100,13 +100,14 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.n is not None and self.n < 1:
-            raise PassRatesError(f"n is {self.n}: use a positive number of rollouts, or none")
+            raise PassRatesError(f"--n is {self.n}: use a positive number of rollouts, or none")
         if self.steps is not None and self.steps[0] > self.steps[1]:
             raise PassRatesError(
-                f"steps are {self.steps[0]}:{self.steps[1]}: the first is not after the last"
+                f"--steps {self.steps[0]}:{self.steps[1]}: write the earlier step first, "
+                f"{self.steps[1]}:{self.steps[0]}"
             )
         if self.direction not in (None, "passes", "failures"):
-            raise PassRatesError(f"direction is {self.direction!r}: use passes or failures")
+            raise PassRatesError(f"--direction is {self.direction!r}: use passes or failures")
 
 
 @dataclass

@@ -23,6 +23,7 @@ from basis_rl.passrates.importers.read import (
 from basis_rl.passrates.importers.record import Notes, Options, Record, Row
 from basis_rl.passrates.importers.steps import files_of_steps, refuse_two_runs
 
+SHOWN = 3
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
 
 
@@ -110,6 +111,17 @@ def open_source(
     if chosen.known is not None:
         chosen.known(files, notes)
     return Source(source, chosen, files, FileRows(files, chosen))
+
+
+def run_id(source: Source) -> str:
+    """What names a dump's run, however the caller named it: the folder that holds its steps."""
+    if not source.files:
+        return source.name
+    file, step_of = source.files[0].resolve(), source.form.step_of
+    if step_of is None or step_of(file) is None:
+        return str(Path(source.name).expanduser().resolve())
+    # Where a folder is named by its step, the one above holds the run.
+    return str(file.parent if step_of(Path(file.name)) is not None else file.parent.parent)
 
 
 def records_of(source: Source, options: Options, notes: Notes) -> Iterator[Record]:
@@ -217,7 +229,7 @@ def _files_in(
             refuse_pickle(pickles[0])
         raise PassRatesError(f"{folder} holds no file that ends in {', '.join(SUFFIXES)}")
     files: dict[str, list[Path]] = {}
-    others = 0
+    others: list[str] = []
     damaged: list[BasisError] = []
     for path in candidates:
         row = _first_row_or_none(path, damaged)
@@ -225,7 +237,7 @@ def _files_in(
         if chosen is not None and (row is None or chosen.detect(row) or found is None):
             found = chosen
         if found is None:
-            others += 1
+            others.append(str(path.relative_to(folder)))
         else:
             files.setdefault(found.name, []).append(path)
     if chosen is not None:
@@ -243,7 +255,9 @@ def _files_in(
             "and its columns (--prompt-column, --reward-column, …)"
         )
     if others:
-        notes.remark(f"{others} other files of the folder are left out")
+        more = ", …" if len(others) > SHOWN else ""
+        left = f"{len(others)} other file{'' if len(others) == 1 else 's'} of the folder left out"
+        notes.remark(f"{left}: {', '.join(others[:SHOWN])}{more}")
     name, some = next(iter(files.items()))
     form = chosen or FORMATS[name]
     step_of = form.step_of or (lambda path: None)

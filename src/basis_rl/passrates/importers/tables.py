@@ -18,18 +18,22 @@ _WIDTH = 40
 
 
 def match_entries(
-    entries: Sequence[Entry], prompts: Sequence[Prompt], notes: Notes
+    entries: Sequence[Entry],
+    prompts: Sequence[Prompt],
+    notes: Notes,
+    column: str | None = None,
 ) -> tuple[list[Entry], list[str]]:
     """Entries under the keys of a data set's prompts, and the prompts that it does not have.
 
-    Entries that turn out to be one prompt are added up.
+    A column names what of the data set's rows is compared instead of its prompts. Entries that
+    turn out to be one prompt are added up.
 
     Raises
     ------
     PassRatesError
         If a prompt fits several of the data set's, or none fits any.
     """
-    matcher = Matcher(prompts)
+    matcher = Matcher(prompts, column)
     by_key = {prompt.key: prompt for prompt in prompts}
     template = matcher.learn(entry.prompt for entry in entries if entry.prompt is not None)
     if template is not None and template != ("", ""):
@@ -59,7 +63,12 @@ def match_entries(
     if not found:
         raise PassRatesError(
             f"none of the {len(entries)} prompts is in the data set (first: {unmatched[0]}): check "
-            "its prompt column and template"
+            + (
+                f"the column {column!r}"
+                if column is not None
+                else "its prompt column and template; where its prompts are the dump's in a "
+                "template of your own, name the column with the bare text, --match-column"
+            )
         )
     return list(found.values()), unmatched
 

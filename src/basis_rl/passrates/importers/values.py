@@ -53,8 +53,11 @@ def number(value: Any, place: str, what: str) -> float | None:
     except (TypeError, ValueError):
         pass
     if math.isinf(found):
+        is_percent = isinstance(value, str) and value.strip().endswith("%")
+        should = "drop the sign, or read it with --rate-column and --unit percent"
         raise PassRatesError(
-            f"{place}: {what} is {value!r:.60}: it should be a number (or empty where missing)"
+            f"{place}: {what} is {value!r:.60}: "
+            + (should if is_percent else "it should be a number (or empty where missing)")
         )
     return found
 
@@ -98,8 +101,9 @@ def measured(value: Any, unit: str, n: int | None, place: str, what: str) -> Mea
         return Measured()
     if unit == "fraction":
         return _fraction(value, n, place, what)
-    found = number(value, place, what)
-    assert found is not None
+    found = number(_without_sign(value, unit, place, what), place, what)
+    if found is None:
+        return Measured()
     if n == 0:
         if found:
             raise PassRatesError(f"{place}: {what} is {value!r:.60} of n = 0: n is at least 1")
@@ -110,7 +114,7 @@ def measured(value: Any, unit: str, n: int | None, place: str, what: str) -> Mea
     if not -1e-9 <= rate <= 1 + 1e-9:
         raise PassRatesError(
             f"{place}: {what} is {value!r}, no {unit} (0 to {1 if unit == 'rate' else 100}): say "
-            f"what it is with unit ({', '.join(UNITS)})"
+            f"what it is with --unit ({', '.join(UNITS)})"
         )
     rate = min(max(1 - rate if unit == "percent-failures" else rate, 0.0), 1.0)
     if n is None:
@@ -119,9 +123,21 @@ def measured(value: Any, unit: str, n: int | None, place: str, what: str) -> Mea
     if abs(rate * n - successes) > _ROUNDING:
         raise PassRatesError(
             f"{place}: {what} is {value!r}, which is {rate * n:.4g} of {n} rollouts, no whole "
-            "number: give the right n, or none if it is unknown"
+            "number: give the right --n, or none if it is unknown"
         )
     return Measured(successes, n)
+
+
+def _without_sign(value: Any, unit: str, place: str, what: str) -> Any:
+    """A percentage without its sign."""
+    if not isinstance(value, str) or not value.strip().endswith("%"):
+        return value
+    if unit.startswith("percent"):
+        return value.strip()[:-1]
+    raise PassRatesError(
+        f"{place}: {what} is {value!r:.60}, in percent: say --unit percent (of passes) or "
+        "percent-failures"
+    )
 
 
 def check_unit(unit: str) -> None:
@@ -132,7 +148,7 @@ def check_unit(unit: str) -> None:
     PassRatesError
     """
     if unit not in UNITS:
-        raise PassRatesError(f"unit is {unit!r}{nearest(unit, list(UNITS))}")
+        raise PassRatesError(f"--unit is {unit!r}{nearest(unit, list(UNITS))}")
 
 
 def _fraction(value: Any, n: int | None, place: str, what: str) -> Measured:
@@ -144,13 +160,15 @@ def _fraction(value: Any, n: int | None, place: str, what: str) -> Measured:
     if not slash or not 0 <= successes <= tried or tried < 1:
         raise PassRatesError(f"{place}: {what} is {value!r:.60}: it should be a fraction k/n")
     if n is not None and n != tried:
-        raise PassRatesError(f"{place}: {what} is {value!r:.60} and n is given as {n}: leave n out")
+        raise PassRatesError(
+            f"{place}: {what} is {value!r:.60} and --n is given as {n}: leave it out"
+        )
     return Measured(successes, tried)
 
 
 def _count(found: float, unit: str, n: int | None, place: str, what: str) -> Measured:
     if n is None:
-        raise PassRatesError(f"{place}: {what} is a count and n is unknown: give n or its column")
+        raise PassRatesError(f"{place}: {what} is a count and n is unknown: give --n or --n-column")
     if found != int(found) or not 0 <= found <= n:
         raise PassRatesError(f"{place}: {what} is {found:g} of n = {n}: it should be 0 to {n}")
     return Measured(n - int(found) if unit == "failures" else int(found), n)

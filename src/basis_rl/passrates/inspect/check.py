@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from basis_rl.batch import IntArray
-from basis_rl.passrates.inspect.compare import Reward, differences
+from basis_rl.passrates.inspect.compare import Reward, differences, untold
 from basis_rl.passrates.inspect.expected_error import ExpectedError, expected_error
 from basis_rl.passrates.inspect.variants import known_variants
 from basis_rl.passrates.keys import prompt_hash
@@ -83,6 +83,8 @@ class Report:
         Missing prompts that the table knows in another form, by form.
     differences, allowed : list of Difference
         What a run does not share with what made the table, and what of it may differ.
+    untold : list of str
+        Settings that cannot be compared, since the table does not tell them.
     share_at_zero, share_at_one : float
         Prompts of the table with a raw pass rate of exactly 0, or 1.
     smoothing : str or None
@@ -107,6 +109,7 @@ class Report:
     known_as: dict[str, int]
     differences: list[Difference]
     allowed: list[Difference]
+    untold: list[str]
     share_at_zero: float
     share_at_one: float
     smoothing: str | None
@@ -166,14 +169,17 @@ def check(
         known_as={} if named_keys else _known_as(table, unknown),
         differences=[d for d in found if d not in allowed],
         allowed=allowed,
+        untold=untold(table.provenance, run.provenance),
         share_at_zero=float((means == 0).mean()),
         share_at_one=float((means == 1).mean()),
         smoothing=run.smoothing,
         expected=expected_error(table, str(run.smoothing)) if usable else None,
         named_keys=named_keys,
     )
-    report.problems.extend(_problems(report, run))
-    report.warnings.extend(_warnings(report, table, run, named_keys))
+    from basis_rl.passrates.inspect.check_findings import problems, warnings
+
+    report.problems.extend(problems(report, table, run))
+    report.warnings.extend(warnings(report, table, run, named_keys))
     return report
 
 
@@ -209,58 +215,3 @@ def _changed(table: PassRates, prompts: Sequence[Prompt], rows: IntArray) -> Som
 
 def _known_as(table: PassRates, unknown: Sequence[Prompt]) -> dict[str, int]:
     return known_variants(unknown[:_VARIANTS_TRIED], lambda keys: (table.rows(keys) >= 0).tolist())
-
-
-def _problems(report: Report, run: Run) -> list[str]:
-    found = [] if run.refusal is None else [run.refusal]
-    if report.coverage < run.min_coverage:
-        found.append(
-            f"the table knows {_percent(report.coverage)} of the prompts and "
-            f"{_percent(run.min_coverage)} are needed: add the {report.missing.count} missing "
-            "ones, or start them from a prior (estimator option missing: prior)"
-        )
-    found += [
-        f"{d}: build a table for this run, or allow the difference by name"
-        for d in report.differences
-        if d.is_error
-    ]
-    if report.changed is not None and report.changed.count:
-        found.append(
-            f"{report.changed.count} prompts have another text than when their pass rates were "
-            "sampled: give changed prompts new keys and sample them again"
-        )
-    return found
-
-
-def _warnings(report: Report, table: PassRates, run: Run, named_keys: bool) -> list[str]:
-    found = [f"{d}; the pass rates are off by that" for d in report.differences if not d.is_error]
-    if report.conflicts.count:
-        found.append(
-            f"{report.conflicts.count} repeated rows have another answer than the prompt's first "
-            "row, which holds: most often the prompt leaves out what tells them apart"
-        )
-    if report.known_as:
-        forms = ", ".join(f"{count} {form}" for form, count in report.known_as.items())
-        found.append(f"of the missing prompts the table knows {forms}")
-    if named_keys and table.prompt_hashes is None:
-        found.append(
-            "the table has named keys and no hashes of the prompts: a text that changed under its "
-            "key cannot be found"
-        )
-    ends = report.share_at_zero + report.share_at_one
-    if run.smoothing == "none" and ends and not table.is_continuous:
-        found.append(
-            f"{_percent(ends)} of the pass rates are exactly 0 or 1 and smoothing is none: these "
-            "prompts keep that baseline whatever the policy learns"
-        )
-    if run.smoothing == "none" and table.is_adaptive:
-        found.append(
-            "the table was sampled adaptively and smoothing is none: prompts stopped early where "
-            "they were at 0 or 1; use smoothing jeffreys or empirical-bayes"
-        )
-    return found
-
-
-def _percent(share: float) -> str:
-    """Percent with one decimal, never 100 for less than all."""
-    return f"{np.floor(share * 1000) / 10:.1f}%"

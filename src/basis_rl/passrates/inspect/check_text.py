@@ -6,14 +6,15 @@ import os
 from collections.abc import Iterator
 
 from basis_rl.passrates.inspect.check import Report, Some
+from basis_rl.passrates.inspect.check_findings import percent
 
 
 def lines(report: Report, path: str | os.PathLike[str]) -> Iterator[str]:
     """What was found, problems last."""
-    known = report.prompts - report.missing.count
+    known, share = report.prompts - report.missing.count, percent(report.coverage)
     yield (
-        f"{os.fspath(path)}: knows {known} of {report.prompts} prompts ({report.coverage:.1%}; "
-        f"at least {report.min_coverage:.1%} needed)"
+        f"{os.fspath(path)}: knows {known} of {report.prompts} prompts ({share}; "
+        f"at least {percent(report.min_coverage)} needed)"
     )
     yield from _some("missing", report.missing)
     yield from _some("in the table only", report.unused)

@@ -55,6 +55,16 @@ def differences(
     return sorted(found, key=lambda difference: not difference.is_error)
 
 
+def untold(cached: Provenance, run: Provenance) -> list[str]:
+    """Settings that cannot be compared, since the table does not tell them.
+
+    Of a revision and a longest completion only where the run has one.
+    """
+    names = ["model", "verifier", "temperature"]
+    names += [name for name in ("revision", "max_tokens") if getattr(run, name) is not None]
+    return [name for name in names if getattr(cached, name) is None]
+
+
 def same_model(one: str, other: str) -> bool:
     """Whether two names mean the same model.
 

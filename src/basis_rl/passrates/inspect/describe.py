@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -45,11 +46,22 @@ def describe(
         lines += ["", *_by_source(table, means)]
     lines += ["", "provenance"]
     for name, value in table.provenance.to_dict().items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        if len(text) > _MOST_CHARACTERS:
-            text = f"{text[: _MOST_CHARACTERS - 1]}…"
-        lines.append(f"  {name}: {text}")
+        lines += _entry(name, value, "  ")
     return "\n".join(lines)
+
+
+def _entry(name: str, value: Any, indent: str) -> list[str]:
+    """An entry of the provenance; one with entries of its own has a line for each."""
+    if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+        numbered = [_entry(f"{name} {i}", each, indent) for i, each in enumerate(value, start=1)]
+        return [line for lines in numbered for line in lines]
+    if isinstance(value, dict) and value:
+        inner = [_entry(str(key), each, f"{indent}  ") for key, each in value.items()]
+        return [f"{indent}{name}:", *(line for lines in inner for line in lines)]
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if len(text) > _MOST_CHARACTERS:
+        text = f"{text[: _MOST_CHARACTERS - 1]}…"
+    return [f"{indent}{name}: {text}"]
 
 
 def size(table: PassRates) -> str:
@@ -93,14 +105,26 @@ def _summary(table: PassRates, means: FloatArray) -> list[str]:
         f"  prompts at exactly 0: {(means == 0).mean():.1%}, "
         f"at exactly 1: {(means == 1).mean():.1%}",
     ]
-    tokens = table.provenance.extra.get("tokens")
-    rollouts = int(table.n.sum())
-    if isinstance(tokens, int) and not isinstance(tokens, bool) and rollouts:
-        lines.append(f"  tokens: {tokens:,} ({tokens / rollouts:,.0f} a rollout)")
+    lines += _tokens(table)
     if table.prompt_hashes is not None:
         known = sum(map(bool, table.prompt_hashes))
         lines.append(f"  prompts with a hash of their text: {known}")
     return lines
+
+
+def _tokens(table: PassRates) -> list[str]:
+    """Tokens of the completions that a build sampled; the table may have other rollouts too."""
+    extra = table.provenance.extra
+    tokens, sampled = extra.get("tokens"), extra.get("completions")
+    if not isinstance(sampled, int):
+        is_extended = "absorbed" in extra or "built_from" in extra
+        sampled = 0 if is_extended else int(table.n.sum())
+    if not isinstance(tokens, int) or isinstance(tokens, bool) or not sampled:
+        return []
+    is_all = sampled == int(table.n.sum())
+    each = "a rollout" if is_all else f"a completion, of {sampled:,} that were sampled"
+    mean = tokens / sampled
+    return [f"  tokens: {tokens:,} ({mean:,.{0 if mean >= 10 else 1}f} {each})"]
 
 
 def _by_source(table: PassRates, means: FloatArray) -> list[str]:

@@ -57,6 +57,10 @@ def expected_error(
     within prompts, and (a - (a + b) p)^2 the variance between them times the squared number of
     pseudo-observations.
 
+    In an adaptive table n depends on the rewards, so the formula does not hold for the rollouts
+    that there are. The posterior of p does not depend on why sampling stopped: there the error is
+    its variance plus the squared distance of the smoothed rate from its mean.
+
     Parameters
     ----------
     table : PassRates
@@ -78,6 +82,8 @@ def expected_error(
         return None
     variance, bias = float(np.mean(terms.variance)), float(np.mean(terms.squared_bias))
     squared = (table.n * terms.variance + terms.squared_bias) / (table.n + terms.pseudo_count) ** 2
+    if table.successes is not None and table.is_adaptive:
+        squared = _of_posterior(table.successes, table.n, smoothing)
     others = {n: (n * variance + bias) / (n + terms.pseudo_count) ** 2 for n in at}
     return ExpectedError(
         float(np.sqrt(squared.mean())), variance, {n: value**0.5 for n, value in others.items()}
@@ -101,6 +107,16 @@ def _of_counts(successes: IntArray, n: IntArray, smoothing: str) -> _Terms:
     square = mean - variance  # E[p^2]
     bias = a**2 - 2.0 * a * (a + b) * mean + (a + b) ** 2 * square
     return _Terms(variance, np.maximum(bias, 0.0), a + b)
+
+
+def _of_posterior(successes: IntArray, n: IntArray, smoothing: str) -> FloatArray:
+    """Expected squared error of each smoothed rate given its own rollouts."""
+    prior_a, prior_b = pseudo_counts("empirical-bayes", successes, n)
+    total = n + (prior_a + prior_b)
+    mean = (successes + prior_a) / total
+    a, b = pseudo_counts(smoothing, successes, n)
+    distance = (successes + a) / (n + a + b) - mean
+    return np.asarray(mean * (1.0 - mean) / (total + 1.0) + distance**2, dtype=np.float64)
 
 
 def _of_rewards(values: FloatArray, offsets: IntArray, smoothing: str) -> _Terms:

@@ -39,8 +39,7 @@ def check_picture(path: str) -> None:
         import matplotlib as _  # noqa: F401
     except ImportError:
         raise PassRatesError(
-            "a picture needs matplotlib: install it with pip install 'basis-rl[lab]', or leave "
-            "--png out"
+            "a picture needs matplotlib: pip install matplotlib, or leave --png out"
         ) from None
     if Path(path).suffix.lower() != ".png":
         raise PassRatesError(f"the picture {path} is no .png file: give it that ending")

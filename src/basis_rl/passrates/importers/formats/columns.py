@@ -21,21 +21,31 @@ PROMPT_COLUMNS = ("prompt", "problem", "question", "messages")
 
 def _rows(rows: Rows, options: Options, notes: Notes) -> Iterator[Record]:
     chosen = [
-        f"{kind}_column"
+        f"--{kind}-column"
         for kind in ("reward", "successes", "rate")
         if getattr(options, f"{kind}_column") is not None
     ]
     if options.n is not None and options.n_column is not None:
-        raise PassRatesError("n and n_column are both given: leave one out")
+        raise PassRatesError("--n and --n-column are both given: leave one out")
     for row in rows:
         if len(chosen) != 1:
             named = f"{' and '.join(chosen)} are both" if chosen else "none is"
+            public = "" if chosen else _public(row.columns)
             raise PassRatesError(
                 f"{row.place} is of no known format and {named} named: name the one column that "
                 "holds the result, --reward-column, --successes-column (with --n or --n-column) "
                 f"or --rate-column (with --unit); the columns are {', '.join(row.columns)}"
+                f"{public}"
             )
         yield _record(row, options)
+
+
+def _public(columns: Columns) -> str:
+    """End of an error: public data sets that a file with these columns may be of."""
+    from basis_rl.passrates.importers.public import sets_with
+
+    names = " or ".join(sets_with(columns)[:3])
+    return f"; a file of a public data set takes its hub id, --format {names}" if names else ""
 
 
 def _record(row: Row, options: Options) -> Record:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from basis_rl.errors import PassRatesError
+from basis_rl.errors import PassRatesError, nearest
 from basis_rl.passrates.importers.format import (
     COMMON,
     Columns,
@@ -43,6 +43,7 @@ def _rows(rows: Rows, options: Options, notes: Notes) -> Iterator[Record]:
             notes.dropped["of another filter"] += 1
             continue
         metric = metric or _metric(columns, place)
+        _check_metric(columns, metric, place)
         _know_sampling(columns, place, notes)
         answers = _answers(columns, place)
         rewards = rewards_of(value_of(columns, metric, place), place, metric)
@@ -73,6 +74,16 @@ def _metric(columns: Columns, place: str) -> str:
             f"{place} has {len(names)} metrics ({', '.join(names)}): name one with --reward-column"
         )
     return names[0]
+
+
+def _check_metric(columns: Columns, metric: str, place: str) -> None:
+    names = [str(name) for name in columns.get("metrics", [])]
+    if names and metric not in names and optional(columns, metric) is None:
+        close = nearest(metric, names).partition(": known are")[0]
+        raise PassRatesError(
+            f"{place} has no metric {metric!r}{close}: its metrics are {', '.join(names)}; name "
+            "one with --reward-column"
+        )
 
 
 def _answers(columns: Columns, place: str) -> int:
