@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,7 @@ def test_the_documented_configuration(tmp_path: Path, monkeypatch: Any) -> None:
     source, rest = docs.split("```python\n# my_rewards.py\n")[1].split("```", 1)
     (tmp_path / "my_rewards.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "my_rewards", raising=False)
     reward = yaml.safe_load(rest.split("```yaml\n")[1].split("```")[0])["reward"]
     section = RewardSection(
         [f if isinstance(f, str) else RewardItem(**f) for f in reward["functions"]]
