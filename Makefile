@@ -22,9 +22,9 @@ INSTALL_VLLM := $(BIN_VLLM)/python -m pip install --quiet --disable-pip-version-
 
 help:
 	@echo "make demo      train SmolLM2-135M with one rollout per prompt; writes demo-report/"
-	@echo "make test      fast tests (3 minutes on 2 cores)"
+	@echo "make test      fast tests (5 minutes on 2 cores)"
 	@echo "make test-all  slow tests too"
-	@echo "make test-vllm the vLLM engine and a vLLM server, on a CPU (5 minutes; 4 GB to set up)"
+	@echo "make test-vllm the vLLM engine and a vLLM server, on a CPU (2 minutes; 4 GB to set up)"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    ruff's formatter"
 	@echo "make bench     the figures quoted in the README and the docs"

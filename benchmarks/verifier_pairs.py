@@ -146,7 +146,7 @@ def throughput(what: str, answers: Sequence[tuple[str, str]]) -> None:
         print(
             f"{what}, {processes} workers: {len(answers) / seconds:.0f} answers/s, "
             f"{1e6 * here / len(answers):.0f} us of processor time here an answer; {given} with a "
-            f"verdict, {right} right, failures {dict(verifier.failures)}"
+            f"verdict, {right} of them 1, failures {dict(verifier.failures)}"
         )
         verifier.close()
 

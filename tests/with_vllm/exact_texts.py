@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from random_qwen3 import make_tokenizer
 
-from basis_rl.rollouts.engine import Engine, Request
+from basis_rl.rollouts.engine import Completion, Engine, Request
 from basis_rl.rollouts.settings import SamplingSettings
 
 PROMPTS = ["1+1=", "hello, "]
@@ -150,3 +151,16 @@ def two_samples(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> flo
             freedom += 1
     assert freedom >= 3
     return probability(statistic, freedom)
+
+
+def by_number(
+    engine: Engine, requests: Sequence[Request], settings: SamplingSettings
+) -> dict[tuple[str, int], Completion]:
+    """Completions by prompt key and number; each comes once."""
+    found: dict[tuple[str, int], Completion] = {}
+    for finished in engine.stream(requests, settings, seed=3):
+        for part in finished:
+            for number, completion in enumerate(part.completions, start=part.first):
+                assert (part.key, number) not in found
+                found[part.key, number] = completion
+    return found

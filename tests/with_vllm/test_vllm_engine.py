@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from exact_texts import ALPHA, SETTINGS, agreement, check_that_differences_show, drawn
+from exact_texts import (
+    ALPHA,
+    SETTINGS,
+    agreement,
+    by_number,
+    check_that_differences_show,
+    drawn,
+)
 from small_caches import check_cache
 
 from basis_rl.errors import BasisError, ConfigError
@@ -35,23 +42,11 @@ def engine(folder: Path) -> Iterator[VllmEngine]:
         yield engine
 
 
-def by_number(
-    engine: VllmEngine, requests: list[Request], settings: SamplingSettings = TEN
-) -> dict[tuple[str, int], Any]:
-    found: dict[tuple[str, int], Any] = {}
-    for finished in engine.stream(requests, settings, seed=3):
-        for part in finished:
-            for number, completion in enumerate(part.completions, start=part.first):
-                assert (part.key, number) not in found
-                found[part.key, number] = completion
-    return found
-
-
 REQUESTS = [Request("a", "1+1=", 0, 5), Request("b", "hello", 3, 4)]
 
 
 def test_every_completion_comes_once(engine: VllmEngine) -> None:
-    found = by_number(engine, REQUESTS)
+    found = by_number(engine, REQUESTS, TEN)
     assert set(found) == {("a", i) for i in range(5)} | {("b", i) for i in range(3, 7)}
     assert len({completion.text for completion in found.values()}) > 5
     for completion in found.values():
@@ -63,8 +58,8 @@ def test_every_completion_comes_once(engine: VllmEngine) -> None:
 
 
 def test_a_restart_gives_the_same_completions(engine: VllmEngine) -> None:
-    whole = by_number(engine, REQUESTS)
-    rest = by_number(engine, [Request("b", "hello", 5, 2), Request("a", "1+1=", 2, 1)])
+    whole = by_number(engine, REQUESTS, TEN)
+    rest = by_number(engine, [Request("b", "hello", 5, 2), Request("a", "1+1=", 2, 1)], TEN)
     assert rest == {name: whole[name] for name in rest}
 
 
@@ -76,7 +71,7 @@ def test_seeds_are_those_of_one_request_with_n(engine: VllmEngine) -> None:
     params = SamplingParams(n=n, max_tokens=10, seed=completion_seed(3, "k", 2))
     (output,) = engine.llm.generate(["1+1="], params, use_tqdm=False)
     texts = [(len(one.token_ids), one.text.rstrip("\ufffd")) for one in output.outputs]
-    found = by_number(engine, [Request("k", "1+1=", 2, n)])
+    found = by_number(engine, [Request("k", "1+1=", 2, n)], TEN)
     ours = [found["k", i] for i in range(2, n + 2)]
     assert [(one.tokens, one.text.rstrip("\ufffd")) for one in ours] == texts
 
@@ -89,12 +84,12 @@ def test_greedy_is_that_of_transformers(engine: VllmEngine, folder: Path) -> Non
 
 
 def test_chats_go_through_the_template(engine: VllmEngine) -> None:
-    as_chat = by_number(engine, [Request("k", CHAT, 0, 4)])
-    assert as_chat == by_number(engine, [Request("k", CHAT_TEXT, 0, 4)])
+    as_chat = by_number(engine, [Request("k", CHAT, 0, 4)], TEN)
+    assert as_chat == by_number(engine, [Request("k", CHAT_TEXT, 0, 4)], TEN)
 
 
 def test_stop_texts(engine: VllmEngine) -> None:
-    free = by_number(engine, [Request("k", "1+1=", 0, 60)])
+    free = by_number(engine, [Request("k", "1+1=", 0, 60)], TEN)
     stop = ("a", "+=", "b")
     stopped = by_number(
         engine, [Request("k", "1+1=", 0, 60)], SamplingSettings(max_tokens=10, stop=stop)
@@ -124,7 +119,7 @@ def test_a_prompt_that_is_too_long(engine: VllmEngine) -> None:
 def test_more_long_prompts_than_one_step_reads(engine: VllmEngine) -> None:
     """Seeds and prompts that are read in parts end vLLM 0.32 on a CPU."""
     requests = [Request(str(i), f"{i:03d}" + "p" * 237) for i in range(120)]
-    assert len(by_number(engine, requests)) == 120
+    assert len(by_number(engine, requests, TEN)) == 120
 
 
 def test_closing_ends_what_is_under_way(engine: VllmEngine) -> None:
@@ -134,13 +129,13 @@ def test_closing_ends_what_is_under_way(engine: VllmEngine) -> None:
     assert 0 < unfinished <= engine.in_flight == 512
     stream.close()  # type: ignore[attr-defined]
     assert not engine.llm.llm_engine.has_unfinished_requests()
-    assert by_number(engine, REQUESTS) == by_number(engine, REQUESTS)
+    assert by_number(engine, REQUESTS, TEN) == by_number(engine, REQUESTS, TEN)
 
 
 def test_without_seeds_completions_differ_each_time(engine: VllmEngine) -> None:
     engine.seeds = False
     try:
-        assert by_number(engine, REQUESTS) != by_number(engine, REQUESTS)
+        assert by_number(engine, REQUESTS, TEN) != by_number(engine, REQUESTS, TEN)
     finally:
         engine.seeds = True
 
@@ -153,10 +148,10 @@ def test_a_failure_of_the_engine_is_one_line(
 
     monkeypatch.setattr(engine.llm.llm_engine, "step", fail)
     with pytest.raises(BasisError, match=r"the vLLM engine failed \(dead\)") as raised:
-        by_number(engine, REQUESTS)
+        by_number(engine, REQUESTS, TEN)
     assert "\n" not in str(raised.value)
     monkeypatch.undo()
-    assert len(by_number(engine, REQUESTS)) == 9
+    assert len(by_number(engine, REQUESTS, TEN)) == 9
 
 
 @pytest.mark.parametrize("name", SETTINGS)

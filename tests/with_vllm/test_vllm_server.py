@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from exact_texts import ALPHA, SETTINGS, agreement, check_that_differences_show, drawn
+from exact_texts import (
+    ALPHA,
+    SETTINGS,
+    agreement,
+    by_number,
+    check_that_differences_show,
+    drawn,
+)
 from small_caches import check_cache
 
 from basis_rl.errors import ConfigError
@@ -87,18 +94,6 @@ def engine(url: str) -> Iterator[Engine]:
         yield engine
 
 
-def by_number(
-    engine: Engine, requests: list[Request], settings: SamplingSettings = TEN
-) -> dict[tuple[str, int], Any]:
-    found: dict[tuple[str, int], Any] = {}
-    for finished in engine.stream(requests, settings, seed=3):
-        for part in finished:
-            for number, completion in enumerate(part.completions, start=part.first):
-                assert (part.key, number) not in found
-                found[part.key, number] = completion
-    return found
-
-
 REQUESTS = [Request("a", "1+1=", 0, 13), Request("b", "hello", 3, 4)]
 
 
@@ -110,13 +105,13 @@ def test_the_server_is_recognised(engine: Engine) -> None:
 
 def test_completions_are_those_of_one_request_each(engine: Engine, url: str) -> None:
     """Texts, exact token counts and ends, with n completions a request and with one."""
-    found = by_number(engine, REQUESTS)
+    found = by_number(engine, REQUESTS, TEN)
     assert set(found) == {("a", i) for i in range(13)} | {("b", i) for i in range(3, 7)}
     assert len({completion.text for completion in found.values()}) > 10
     assert any(completion.is_cut for completion in found.values())
     with connect(url, completions_per_request=1) as singly:
-        assert by_number(singly, REQUESTS) == found
-    rest = by_number(engine, [Request("a", "1+1=", 6, 3)])
+        assert by_number(singly, REQUESTS, TEN) == found
+    rest = by_number(engine, [Request("a", "1+1=", 6, 3)], TEN)
     assert rest == {name: found[name] for name in rest}
 
 
@@ -132,13 +127,13 @@ def test_greedy_is_that_of_transformers(engine: Engine, folder: Path) -> None:
 
 
 def test_chats_go_through_the_template(engine: Engine) -> None:
-    as_chat = by_number(engine, [Request("k", CHAT, 0, 12)])
-    as_text = by_number(engine, [Request("k", CHAT_TEXT, 0, 12)])
+    as_chat = by_number(engine, [Request("k", CHAT, 0, 12)], TEN)
+    as_text = by_number(engine, [Request("k", CHAT_TEXT, 0, 12)], TEN)
     assert as_chat == as_text
 
 
 def test_stop_texts(engine: Engine) -> None:
-    free = by_number(engine, [Request("k", "1+1=", 0, 60)])
+    free = by_number(engine, [Request("k", "1+1=", 0, 60)], TEN)
     stop = ("a", "+=", "b")
     settings = SamplingSettings(max_tokens=10, stop=stop)
     stopped = by_number(engine, [Request("k", "1+1=", 0, 60)], settings)
@@ -164,7 +159,7 @@ def test_closing_ends_what_is_under_way(engine: Engine) -> None:
     stream = engine.stream([Request("k", "1+1=", 0, 10**9)], TEN)
     next(stream)
     stream.close()  # type: ignore[attr-defined]
-    assert len(by_number(engine, REQUESTS)) == 17
+    assert len(by_number(engine, REQUESTS, TEN)) == 17
 
 
 def test_a_model_that_is_not_served(url: str) -> None:
