@@ -172,6 +172,14 @@ def test_verl_reads_the_steps_asked_for() -> None:
     assert imported.table.provenance.extra["import"]["steps"] == [2, 3]
 
 
+def test_steps_are_noted_and_several_mix_policies() -> None:
+    one = import_pass_rates(DUMPS / "verl_v1", steps=(1, 1)).table.provenance.extra
+    both = import_pass_rates(DUMPS / "verl_v1", steps=(1, 2)).table.provenance.extra
+    assert [one["absorbed"][0]["steps"], both["absorbed"][0]["steps"]] == [[1, 1], [1, 2]]
+    assert "warning" not in one
+    assert "steps 1 to 2" in both["warning"]
+
+
 def test_a_dump_with_several_steps_needs_a_range() -> None:
     with pytest.raises(PassRatesError, match=r"3 training steps, 1 to 3.*--steps 1:1"):
         import_pass_rates(DUMPS / "verl_v1")

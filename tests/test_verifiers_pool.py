@@ -64,7 +64,7 @@ def judge(completion, pid_file=None):
         open(pid_file, "w").write(str(child))
         os._exit(0)
     if completion == "close": os.closerange(3, 256)
-    if completion == "recurse": return judge(completion)
+    if completion == "recurse": return judge(completion, pid_file)
     if completion == "deeper": sys.setrecursionlimit(7000)
     if completion == "depth": return sys.getrecursionlimit() == 1000
     if completion == "seen": return len(seen)

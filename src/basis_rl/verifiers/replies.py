@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import threading
-import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -38,10 +37,12 @@ def failure_text(error: BaseException) -> str:
         text = " ".join(str(error).split())[:200]
     except Exception:
         text = ""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = (
-        f" in {os.path.basename(frames[-1].filename)}, line {frames[-1].lineno}" if frames else ""
-    )
+    place, last = "", error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is not None:  # not extract_tb: it reads every frame of a deep recursion
+        file = os.path.basename(last.tb_frame.f_code.co_filename)
+        place = f" in {file}, line {last.tb_lineno}"
     return f"{type(error).__name__}{': ' if text else ''}{text}{place}"
 
 

@@ -192,6 +192,12 @@ def import_pass_rates(
         # As `cache absorb` notes its steps, so that neither takes them again.
         note = {"run": opened.name, "run_id": run_id(opened), "steps": list(collector.steps)}
         extra["absorbed"] = [note]
+        first, last = collector.steps
+        if first < last:
+            extra["warning"] = (
+                f"mixes policies: rollouts of steps {first} to {last} of a training run, each with "
+                "a policy of its own"
+            )
     made_by = Provenance(**known, extra=extra)
     table = make_table(collector, entries, made_by, as_is=as_is)
     remark_doubts(table, options, threshold, notes)
