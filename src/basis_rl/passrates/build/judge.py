@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import Any
 
 from basis_rl.errors import BasisError, PassRatesError
@@ -51,12 +52,7 @@ class Judge:
         BasisError
             If the verifier failed where it should have judged.
         """
-        lines = []
-        while True:
-            try:
-                lines.append(self._line(self._done.get_nowait()))
-            except queue.Empty:
-                return lines
+        return [self._line(job) for job in self._finished()]
 
     def wait(self, at_most: int) -> list[Line]:
         """Verdicts, once so many completions or fewer wait for theirs, or some have come.
@@ -78,13 +74,16 @@ class Judge:
     def rescue(self) -> list[Line]:
         """Verdicts that have come, whatever became of the others: for the end after an error."""
         lines = []
-        while True:
-            try:
-                lines.append(self._line(self._done.get_nowait()))
-            except queue.Empty:
-                return lines
-            except (BasisError, CancelledError):
-                continue
+        for job in self._finished():
+            with suppress(BasisError, CancelledError):
+                lines.append(self._line(job))
+        return lines
+
+    def _finished(self) -> Iterator[Job]:
+        """Jobs that are done by now."""
+        with suppress(queue.Empty):
+            while True:
+                yield self._done.get_nowait()
 
     def _line(self, job: Job) -> Line:
         key, first, count, future = job
