@@ -16,6 +16,7 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
+_NUMBERS = ("lengths", "greedy_rewards", "values", "divergences")
 LARGEST_REWARD = 1e100  # squares of anything larger overflow
 
 
@@ -69,13 +70,22 @@ class RewardBatch:
     step : int, optional
         The trainer's step.
     policy_version : int, optional
-        Version of the policy that sampled the batch.
+        Version of the policy that trains on the batch.
+    row_versions : int array, shape (B,), optional
+        Version of the policy that sampled each row; stale rows have less than `policy_version`.
+    greedy_rewards : float64 array, shape (B,), optional
+        Reward of the prompt's greedy answer (ReMax).
+    values : float64 array, shape (B,), optional
+        A critic's value of the row's prompt.
+    divergences : float64 array, shape (B,), optional
+        How far the policy moved since the prompt's last visit: mean absolute change of the
+        log-probability per token (SPO's forgetting).
 
     Raises
     ------
     BatchError
-        If the batch is empty, lengths differ, a reward is infinite (or beyond 1e100) or a length is
-        not positive.
+        If the batch is empty, lengths differ, a reward is infinite (or beyond 1e100), a length is
+        not positive, or one of the last four holds a NaN or does not fit its range.
     """
 
     keys: list[str]
@@ -85,6 +95,10 @@ class RewardBatch:
     lengths: FloatArray | None = field(default=None, kw_only=True)
     step: int | None = field(default=None, kw_only=True)
     policy_version: int | None = field(default=None, kw_only=True)
+    row_versions: IntArray | None = field(default=None, kw_only=True)
+    greedy_rewards: FloatArray | None = field(default=None, kw_only=True)
+    values: FloatArray | None = field(default=None, kw_only=True)
+    divergences: FloatArray | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the dataclass is frozen
@@ -94,8 +108,12 @@ class RewardBatch:
             value = getattr(self, name)
             if value is not None:
                 set_field(self, name, as_keys(value, what=name))
-        if self.lengths is not None:
-            set_field(self, "lengths", _as_floats(self.lengths, what="lengths"))
+        for name in _NUMBERS:
+            value = getattr(self, name)
+            if value is not None:
+                set_field(self, name, _as_floats(value, what=name))
+        if self.row_versions is not None:
+            set_field(self, "row_versions", _as_integers(self.row_versions, what="row_versions"))
         self._check()
 
     def __len__(self) -> int:
@@ -122,6 +140,15 @@ class RewardBatch:
             raise BatchError(
                 f"lengths[{row}] is {self.lengths[row]}: a completion has at least one token"
             )
+        for name in ("greedy_rewards", "values"):
+            value = getattr(self, name)
+            # False for NaN.
+            if value is not None and not (usable := np.abs(value) <= LARGEST_REWARD).all():
+                row = int(usable.argmin())
+                raise BatchError(f"{name}[{row}] is {value[row]}: pass a finite number per row")
+        if self.divergences is not None and not (usable := self.divergences >= 0).all():
+            row = int(usable.argmin())
+            raise BatchError(f"divergences[{row}] is {self.divergences[row]}: pass 0 or more")
 
 
 @dataclass(frozen=True)
@@ -163,3 +190,12 @@ def _as_floats(values: npt.ArrayLike, *, what: str) -> FloatArray:
     if array.ndim != 1:
         raise BatchError(f"{what} has shape {array.shape}: pass one number per row, shape (B,)")
     return array
+
+
+def _as_integers(values: npt.ArrayLike, *, what: str) -> IntArray:
+    array = np.array(values)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise BatchError(
+            f"{what} has shape {array.shape} and type {array.dtype}: pass one integer per row"
+        )
+    return array.astype(np.int64)

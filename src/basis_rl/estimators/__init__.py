@@ -12,7 +12,7 @@ from basis_rl.estimators.zero import Zero
 
 for _class in (Zero, BatchMean, GroupMean, LeaveOneOut):
     register(_class.name, _class, replace=True)
-register(Basis.name, Basis, needs_pass_rates=True, replace=True)
+register(Basis.name, Basis, pass_rates="needed", replace=True)
 del _class
 
 __all__ = [

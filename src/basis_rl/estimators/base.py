@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -63,7 +64,7 @@ class Estimator(ABC):
         return None
 
     def state_dict(self) -> State:
-        """What a restart needs, as JSON types."""
+        """What a restart needs: JSON types, and NumPy arrays (see `state_files`)."""
         return {"estimator": self.name, **self._state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -135,8 +136,7 @@ def distinct_rollouts(batch: RewardBatch, verified: BoolArray) -> tuple[RewardBa
     if batch.rollout_ids is None:
         if len(rows) == len(batch):
             return batch, rows
-        lengths = None if batch.lengths is None else batch.lengths[rows]
-        return _take(batch, rows, lengths), np.arange(len(rows))
+        return take(batch, rows), np.arange(len(rows))
     number: dict[tuple[str, str], int] = {}
     row_of = np.array(
         [number.setdefault((batch.keys[i], batch.rollout_ids[i]), len(number)) for i in rows],
@@ -158,10 +158,11 @@ def distinct_rollouts(batch: RewardBatch, verified: BoolArray) -> tuple[RewardBa
                     f"rows of rollout {batch.rollout_ids[i]!r} of prompt {batch.keys[i]!r} name "
                     "different sources: give every row of a rollout the prompt's source"
                 )
-    lengths = None
+    rollouts = take(batch, first)
     if batch.lengths is not None:
         lengths = sum_by(row_of, batch.lengths[rows], len(number))
-    return _take(batch, first, lengths), row_of
+        rollouts = dataclasses.replace(rollouts, lengths=lengths)
+    return rollouts, row_of
 
 
 def spread(matrix: FloatArray, row_of: IntArray, verified: BoolArray) -> FloatArray:
@@ -176,20 +177,16 @@ def spread(matrix: FloatArray, row_of: IntArray, verified: BoolArray) -> FloatAr
     return full
 
 
-def _take(batch: RewardBatch, rows: IntArray, lengths: FloatArray | None) -> RewardBatch:
-    """Some rows of a batch, with these lengths."""
-
-    def pick(values: list[str] | None) -> list[str] | None:
-        return None if values is None else [values[i] for i in rows]
-
-    return RewardBatch(
-        [batch.keys[i] for i in rows],
-        batch.rewards[rows],
-        sources=pick(batch.sources),
-        lengths=lengths,
-        step=batch.step,
-        policy_version=batch.policy_version,
-    )
+def take(batch: RewardBatch, rows: IntArray) -> RewardBatch:
+    """Some rows of a batch, without their rollout ids."""
+    picked: dict[str, Any] = {"keys": [batch.keys[i] for i in rows], "rewards": batch.rewards[rows]}
+    if batch.sources is not None:
+        picked["sources"] = [batch.sources[i] for i in rows]
+    for name in ("lengths", "row_versions", "greedy_rewards", "values", "divergences"):
+        values = getattr(batch, name)
+        if values is not None:
+            picked[name] = values[rows]
+    return RewardBatch(**picked, step=batch.step, policy_version=batch.policy_version)
 
 
 def summary(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from basis_rl.errors import ConfigError, nearest
 from basis_rl.estimators.base import Estimator
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 # An installed package names here the module whose import calls `register`.
 ENTRY_POINTS = "basis_rl.estimators"
 
+PassRatesUse = Literal["none", "optional", "needed"]
 Factory = Callable[..., Estimator]
-_FACTORIES: dict[str, tuple[Factory, bool]] = {}
+_FACTORIES: dict[str, tuple[Factory, PassRatesUse]] = {}
 
 
 def register(
-    name: str, factory: Factory, *, needs_pass_rates: bool = False, replace: bool = False
+    name: str, factory: Factory, *, pass_rates: PassRatesUse = "none", replace: bool = False
 ) -> None:
     """Make an estimator available to `create` under a name.
 
@@ -29,10 +30,10 @@ def register(
     name : str
         Lower case, words joined by hyphens.
     factory : callable
-        Called with the options as keywords; with the table of pass rates first if
-        ``needs_pass_rates``.
-    needs_pass_rates : bool
-        Whether `create` must be given a table.
+        Called with the options as keywords; with the table of pass rates first unless
+        ``pass_rates`` is "none".
+    pass_rates : {"none", "optional", "needed"}
+        Whether the estimator takes a table, and whether it can do without (it is then given None).
     replace : bool
         Allow a name that is taken.
 
@@ -43,7 +44,12 @@ def register(
     """
     if name in _FACTORIES and not replace:
         raise ConfigError(f"an estimator named {name!r} is registered already: pass replace=True")
-    _FACTORIES[name] = (factory, needs_pass_rates)
+    _FACTORIES[name] = (factory, pass_rates)
+
+
+def pass_rates_use(name: str) -> PassRatesUse:
+    """Whether a registered estimator takes a table of pass rates, and whether it must have it."""
+    return _find(name)[1]
 
 
 def names() -> list[str]:
@@ -57,9 +63,9 @@ def create(name: str, pass_rates: PassRates | None = None, **options: Any) -> Es
     Parameters
     ----------
     name : str
-        One of `names()`: "basis", "zero", "batch-mean", "group-mean", "leave-one-out", ….
+        One of `names()`: "basis", "basis-online", "zero", "batch-mean", "group-mean", ….
     pass_rates : PassRates, optional
-        Needed by "basis"; estimators that use none ignore it.
+        Needed by "basis" and others; estimators that use none ignore it.
     **options
         Keywords of the estimator.
 
@@ -68,11 +74,7 @@ def create(name: str, pass_rates: PassRates | None = None, **options: Any) -> Es
     ConfigError
         If the name or an option is unknown, or the table is missing.
     """
-    if name not in _FACTORIES:
-        _load_entry_point(name)
-    if name not in _FACTORIES:
-        raise ConfigError(f"no estimator is named {name!r}{nearest(name, names())}")
-    factory, needs_pass_rates = _FACTORIES[name]
+    factory, use = _find(name)
     parameters = inspect.signature(factory).parameters
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         allowed = [n for n in parameters if n not in ("self", "pass_rates")]
@@ -81,11 +83,19 @@ def create(name: str, pass_rates: PassRates | None = None, **options: Any) -> Es
                 raise ConfigError(
                     f"estimator {name!r} has no option {option!r}{nearest(option, allowed)}"
                 )
-    if needs_pass_rates:
-        if pass_rates is None:
-            raise ConfigError(f"estimator {name!r} needs pass rates: pass pass_rates=")
-        return factory(pass_rates, **options)
-    return factory(**options)
+    if use == "none":
+        return factory(**options)
+    if use == "needed" and pass_rates is None:
+        raise ConfigError(f"estimator {name!r} needs pass rates: pass pass_rates=")
+    return factory(pass_rates, **options)
+
+
+def _find(name: str) -> tuple[Factory, PassRatesUse]:
+    if name not in _FACTORIES:
+        _load_entry_point(name)
+    if name not in _FACTORIES:
+        raise ConfigError(f"no estimator is named {name!r}{nearest(name, names())}")
+    return _FACTORIES[name]
 
 
 def _load_entry_point(name: str) -> None:

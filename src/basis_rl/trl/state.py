@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from basis_rl.errors import StateError
 from basis_rl.estimators.base import Estimator
-from basis_rl.files import write_atomically
+from basis_rl.state_files import read_state, write_state
 
 STATE_NAME = "basis_state.json"
 
@@ -16,8 +15,7 @@ def save_state(estimator: Estimator, folder: str) -> None:
     """Write `basis_state.json` into a checkpoint folder."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(estimator.state_dict())
-    write_atomically(path / STATE_NAME, text.encode())
+    write_state(estimator.state_dict(), path / STATE_NAME)
 
 
 def load_state(estimator: Estimator, folder: str) -> None:
@@ -38,14 +36,7 @@ def load_state(estimator: Estimator, folder: str) -> None:
                 "resume from a checkpoint that BasisTrainer wrote, without save_only_model"
             )
         return
-    try:
-        state = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise StateError(
-            f"{path} cannot be read ({error}): resume from an earlier checkpoint"
-        ) from error
-    if not isinstance(state, dict):
-        raise StateError(f"{path} holds no state: resume from an earlier checkpoint")
+    state = read_state(path)
     try:
         estimator.load_state_dict(state)
     except StateError as error:

@@ -1,0 +1,1 @@
+"""The laboratory: which baseline suits a record of rewards, and by how much."""
