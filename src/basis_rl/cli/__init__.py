@@ -15,6 +15,7 @@ from basis_rl.errors import BasisError, nearest
 COMMANDS = {
     "cache": ("basis_rl.cli.cache", "cache"),
     "demo": ("basis_rl.cli.demo", "demo"),
+    "lab": ("basis_rl.cli.lab", "lab"),
     "train": ("basis_rl.cli.train", "train"),
 }
 USAGE_ERROR = 2
