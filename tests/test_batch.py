@@ -21,6 +21,12 @@ def test_values_are_float64_and_the_batch_is_frozen():
         batch.keys = []
 
 
+def test_steps_and_versions_of_numpy_become_integers():
+    batch = RewardBatch(["a"], [1], step=np.int64(3), policy_version=np.uint8(4))
+    assert (type(batch.step), type(batch.policy_version)) == (int, int)
+    assert (batch.step, batch.policy_version) == (3, 4)
+
+
 def test_group_index_counts_in_order_of_appearance():
     assert group_index(["b", "a", "b", "c"]).tolist() == [0, 1, 0, 2]
 
@@ -77,7 +83,20 @@ MALFORMED = [
     ((["a"], [1], {"lengths": [0]}), "lengths[0] is 0.0"),
     ((["a"], [1], {"lengths": [-3]}), "lengths[0] is -3.0"),
     ((["a"], [1], {"lengths": [np.nan]}), "lengths[0] is nan"),
+    ((["a"], [1], {"lengths": [np.inf]}), "lengths[0] is inf"),
     ((["a", "b"], [1, 0], {"lengths": [5]}), "lengths has 1 entries"),
+    ((["a"], [1], {"step": 2.0}), "step is 2.0"),
+    ((["a"], [1], {"step": True}), "step is True"),
+    ((["a"], [1], {"step": 10**400}), "whole number below 2**53"),
+    ((["a"], [1], {"policy_version": "3"}), "policy_version is '3'"),
+    ((["a"], [1], {"policy_version": -(2**53)}), "policy_version is -9007199254740992"),
+    ((["a", "b"], [1, 0], {"row_versions": [1, 2**53]}), "row_versions[1] is 9007199254740992"),
+    ((["a"], [1], {"row_versions": np.array([2**64 - 1])}), "row_versions[0] is 1844"),
+    ((["a"], [1], {"row_versions": [0.5]}), "type float64"),
+    ((["a", "b"], [1, 0], {"values": [1, np.nan]}), "values[1] is nan"),
+    ((["a"], [1], {"greedy_rewards": [-np.inf]}), "greedy_rewards[0] is -inf"),
+    ((["a"], [1], {"divergences": [-0.1]}), "divergences[0] is -0.1"),
+    ((["a"], [1], {"divergences": [np.nan]}), "divergences[0] is nan"),
     ((["a"], [0.5]), "not 0 or 1"),
     ((["a"], [3]), "not 0 or 1"),
     ((["zz"], [1]), "first: 'zz'"),

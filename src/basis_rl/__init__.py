@@ -16,6 +16,7 @@ from basis_rl.errors import (
     StateError,
 )
 from basis_rl.estimators import Basis, BatchMean, GroupMean, LeaveOneOut, Zero
+from basis_rl.normalize import normalize_advantages
 from basis_rl.passrates.table import PassRates
 
 __version__ = "0.1.0"
@@ -36,4 +37,5 @@ __all__ = [
     "StateError",
     "Zero",
     "estimators",
+    "normalize_advantages",
 ]

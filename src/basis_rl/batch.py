@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 _NUMBERS = ("lengths", "greedy_rewards", "values", "divergences")
 LARGEST_REWARD = 1e100  # squares of anything larger overflow
+LARGEST_COUNT = 2**53 - 1  # so far, float64 holds every whole number
 
 
 def as_keys(keys: Sequence[str | int] | npt.NDArray[np.generic], *, what: str) -> list[str]:
@@ -85,7 +87,8 @@ class RewardBatch:
     ------
     BatchError
         If the batch is empty, lengths differ, a reward is infinite (or beyond 1e100), a length is
-        not positive, or one of the last four holds a NaN or does not fit its range.
+        not positive, a step, version or length reaches 2**53, or one of the last three holds a NaN
+        or does not fit its range.
     """
 
     keys: list[str]
@@ -112,6 +115,10 @@ class RewardBatch:
             value = getattr(self, name)
             if value is not None:
                 set_field(self, name, _as_floats(value, what=name))
+        for name in ("step", "policy_version"):
+            value = getattr(self, name)
+            if value is not None:
+                set_field(self, name, _as_integer(value, what=name))
         if self.row_versions is not None:
             set_field(self, "row_versions", _as_integers(self.row_versions, what="row_versions"))
         self._check()
@@ -122,7 +129,7 @@ class RewardBatch:
     def _check(self) -> None:
         if not self.keys:
             raise BatchError("the batch is empty: an estimator needs at least one row")
-        for name in ("rewards", "sources", "rollout_ids", "lengths"):
+        for name in ("rewards", "sources", "rollout_ids", "row_versions", *_NUMBERS):
             value = getattr(self, name)
             if value is not None and len(value) != len(self.keys):
                 raise BatchError(
@@ -135,20 +142,15 @@ class RewardBatch:
                 f"rewards[{row}] is {self.rewards[row]} (prompt {self.keys[row]!r}): rewards are "
                 f"finite and below {LARGEST_REWARD:g}; NaN stands for no verdict"
             )
-        if self.lengths is not None and not (self.lengths > 0).all():
-            row = int(np.argmin(self.lengths > 0))
-            raise BatchError(
-                f"lengths[{row}] is {self.lengths[row]}: a completion has at least one token"
-            )
+        # Comparisons are false for NaN.
+        if (x := self.lengths) is not None:
+            usable = (x > 0) & (x <= LARGEST_COUNT)
+            _refuse("lengths", x, usable, "a completion has at least one token, and below 2**53")
         for name in ("greedy_rewards", "values"):
-            value = getattr(self, name)
-            # False for NaN.
-            if value is not None and not (usable := np.abs(value) <= LARGEST_REWARD).all():
-                row = int(usable.argmin())
-                raise BatchError(f"{name}[{row}] is {value[row]}: pass a finite number per row")
-        if self.divergences is not None and not (usable := self.divergences >= 0).all():
-            row = int(usable.argmin())
-            raise BatchError(f"divergences[{row}] is {self.divergences[row]}: pass 0 or more")
+            if (x := getattr(self, name)) is not None:
+                _refuse(name, x, np.abs(x) <= LARGEST_REWARD, "pass a finite number per row")
+        if (x := self.divergences) is not None:
+            _refuse("divergences", x, x >= 0, "pass 0 or more")
 
 
 @dataclass(frozen=True)
@@ -171,15 +173,22 @@ class Estimate:
     metrics: Mapping[str, float]
 
 
-def group_index(keys: list[str]) -> IntArray:
+def group_index(keys: Sequence[Hashable]) -> IntArray:
     """Number of each row's prompt, in order of first appearance; shape (B,)."""
-    number: dict[str, int] = {}
+    number: dict[Hashable, int] = {}
     return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
 
 
 def sum_by(index: IntArray, values: FloatArray, size: int) -> FloatArray:
     """Sum of the values of each index 0, 1, …; shape (size,)."""
     return np.bincount(index, weights=values, minlength=size).astype(np.float64, copy=False)
+
+
+def _refuse(what: str, values: npt.NDArray[Any], usable: BoolArray, remedy: str) -> None:
+    """Refuse a column with a number that is not usable, naming the first."""
+    if not usable.all():
+        row = int(usable.argmin())
+        raise BatchError(f"{what}[{row}] is {values[row]}: {remedy}")
 
 
 def _as_floats(values: npt.ArrayLike, *, what: str) -> FloatArray:
@@ -192,10 +201,25 @@ def _as_floats(values: npt.ArrayLike, *, what: str) -> FloatArray:
     return array
 
 
+def _as_integer(value: Any, *, what: str) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or abs(number) > LARGEST_COUNT:
+        shown = repr(value)
+        raise BatchError(
+            f"{what} is {shown[:40]}{'…' * (len(shown) > 40)}: pass a whole number below 2**53"
+        ) from None
+    return number
+
+
 def _as_integers(values: npt.ArrayLike, *, what: str) -> IntArray:
     array = np.array(values)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise BatchError(
             f"{what} has shape {array.shape} and type {array.dtype}: pass one integer per row"
         )
+    inside = (array >= -LARGEST_COUNT) & (array <= LARGEST_COUNT)
+    _refuse(what, array, inside, "pass whole numbers below 2**53")
     return array.astype(np.int64)

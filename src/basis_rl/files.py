@@ -11,14 +11,14 @@ from pathlib import Path
 from basis_rl.errors import BasisError
 
 
-def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+def write_atomically(path: str | os.PathLike[str], data: bytes | memoryview) -> None:
     """Replace a file's content; whatever happens, the file holds the old bytes or the new.
 
     Parameters
     ----------
     path : path
         Its folder must exist; a symbolic link's target is replaced.
-    data : bytes
+    data : bytes or memoryview
 
     Raises
     ------

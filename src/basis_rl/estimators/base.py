@@ -11,6 +11,7 @@ import numpy as np
 
 from basis_rl.batch import BoolArray, Estimate, FloatArray, IntArray, RewardBatch, sum_by
 from basis_rl.errors import BatchError, ConfigError, StateError
+from basis_rl.estimators.columns import check_columns
 
 State = dict[str, Any]
 
@@ -22,9 +23,15 @@ class Estimator(ABC):
     ----------
     max_unverified : float
         Largest share of rows without a verdict (NaN) that `estimate` accepts.
+    min_rollouts : int
+        Rollouts per prompt without which the baseline is no use (2 for a group's mean).
+    needed_columns : tuple of str
+        Optional columns of `RewardBatch` that the estimator cannot do without.
     """
 
     name: ClassVar[str]
+    min_rollouts: ClassVar[int] = 1
+    needed_columns: ClassVar[tuple[str, ...]] = ()
     max_unverified: float = 0.1
 
     def estimate(self, batch: RewardBatch) -> Estimate:
@@ -42,6 +49,7 @@ class Estimator(ABC):
             raise BatchError(
                 f"estimate was given a {type(batch).__name__}: pass a RewardBatch(keys, rewards)"
             )
+        check_columns(batch, self.needed_columns, self.name)
         verified = ~np.isnan(batch.rewards)
         check_verified(verified, self.max_unverified)
         rollouts, row_of = distinct_rollouts(batch, verified)
@@ -54,6 +62,14 @@ class Estimator(ABC):
             advantages[verified] *= scale[row_of]
         metrics = {**metrics, **summary(batch.rewards, baselines, advantages, verified)}
         return Estimate(baselines, advantages, metrics)
+
+    def observe(self, batch: RewardBatch) -> None:
+        """Take in rewards that are not trained on, e.g. of rows that a filter took out.
+
+        Does nothing in an estimator without a memory of prompts. In a step, call it before or
+        after `estimate` with the same ``batch.step``.
+        """
+        return
 
     @abstractmethod
     def _baselines(self, rollouts: RewardBatch) -> tuple[FloatArray, dict[str, float]]:
@@ -88,7 +104,7 @@ class Estimator(ABC):
             self._load(state)
         except StateError:
             raise
-        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise StateError(
                 f"the saved state of {self.name!r} is damaged ({error!r}): delete it to start anew"
             ) from error

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from basis_rl.batch import FloatArray, IntArray, RewardBatch
-from basis_rl.errors import BatchError, ConfigError, MissingPassRateError, StateError
+from basis_rl.errors import ConfigError, StateError
 from basis_rl.estimators.base import (
     Estimator,
     State,
@@ -27,6 +27,7 @@ from basis_rl.estimators.basis_grid import BinaryGrid
 from basis_rl.estimators.basis_options import BasisOptions, resolve_options
 from basis_rl.estimators.basis_prior import binary_logits, reward_table, with_priors
 from basis_rl.estimators.basis_shift import BinaryShift
+from basis_rl.estimators.table_rows import check_table, rows_of
 from basis_rl.passrates.table import PassRates
 
 
@@ -118,11 +119,7 @@ class Basis(Estimator):
         variance_floor: float | None = None,
         max_unverified: float = 0.1,
     ) -> None:
-        if not isinstance(pass_rates, PassRates):
-            raise ConfigError(
-                f"pass_rates is a {type(pass_rates).__name__}: pass a PassRates, e.g. "
-                "PassRates.load('pass-rates.parquet')"
-            )
+        check_table(pass_rates)
         self.options: BasisOptions = resolve_options(
             preset,
             variant=variant,
@@ -198,28 +195,7 @@ class Basis(Estimator):
         return baselines, metrics
 
     def _rows(self, rollouts: RewardBatch) -> tuple[IntArray, float]:
-        """Each rollout's prompt, and the share of rollouts whose prompt is in the table.
-
-        Rewards that do not fit the table, and unknown prompts, are refused here.
-        """
-        if not self.pass_rates.is_continuous:
-            check_zero_one(rollouts)
-        rows = self.pass_rates.rows(rollouts.keys)
-        unknown = rows < 0
-        if not unknown.any():
-            return rows, 1.0
-        if self.options.missing == "error":
-            first = rollouts.keys[int(unknown.argmax())]
-            raise MissingPassRateError(
-                f"{len({rollouts.keys[i] for i in np.flatnonzero(unknown)})} prompts of the batch "
-                f"have no pass rate (first: {first!r}): add them to the table, or pass "
-                "missing='prior'"
-            )
-        sources = rollouts.sources or [""] * len(rows)
-        prior = [self._priors.place(sources[i]) for i in np.flatnonzero(unknown)]
-        rows = rows.copy()
-        rows[unknown] = prior
-        return rows, float(1.0 - unknown.mean())
+        return rows_of(self.pass_rates, self._priors, rollouts, self.options.missing)
 
     def _state(self) -> State:
         return self._signature() | self._form.state()
@@ -239,23 +215,3 @@ class Basis(Estimator):
             "calibration": self.options.calibration,
             "continuous": self.pass_rates.is_continuous,
         }
-
-
-def check_zero_one(rollouts: RewardBatch) -> None:
-    """Refuse rewards other than 0 and 1.
-
-    Raises
-    ------
-    BatchError
-        Naming the first one and pointing to the continuous form.
-    """
-    rewards = rollouts.rewards
-    valid = rewards == 0.0
-    valid |= rewards == 1.0
-    if not valid.all():
-        row = int(valid.argmin())
-        raise BatchError(
-            f"the reward {float(rewards[row])} of prompt {rollouts.keys[row]!r} is not 0 or 1, and "
-            "the table holds pass rates of 0/1 rewards: build it with PassRates.from_rewards for "
-            "real rewards"
-        )

@@ -1,4 +1,4 @@
-"""Batch mean: the value estimate of REINFORCE++."""
+"""Batch mean: the value estimate that papers call REINFORCE++."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ from basis_rl.estimators.base import Estimator, check_share
 class BatchMean(Estimator):
     """One baseline for all, ``b = mean_j r_j`` over the batch's rollouts, the row's own included.
 
-    This is what the paper compares as REINFORCE++. The training code of that name weighs rollouts
-    by their tokens and divides by the standard deviation.
+    This is what the paper compares as REINFORCE++'s value. The training code of that name weighs
+    rollouts by their tokens and divides by the standard deviation: that is `ReinforcePlusPlus`
+    ("reinforce-plus-plus").
+
+    Notes
+    -----
+    Any number of rollouts per prompt. A batch of one rollout has advantage 0. No options and no
+    state: a restart does nothing.
 
     Source: J. Hu et al., REINFORCE++, arXiv 2501.03262.
     """

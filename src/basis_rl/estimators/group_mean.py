@@ -23,13 +23,17 @@ class GroupMean(Estimator):
 
     Notes
     -----
-    A prompt with one rollout gets advantage 0. A batch with no second rollout of any prompt is
-    refused.
+    Two or more rollouts per prompt, any and mixed numbers. A prompt with one rollout gets
+    advantage 0; verl's `grpo` gives it baseline 0, so the raw reward. A batch with no second
+    rollout of any prompt is refused. TRL's `scale_rewards` "group", "none" and "batch" are
+    ``std=True, epsilon=1e-4``; ``std=False``; and ``std=False`` with
+    ``normalize_advantages(..., "reward-std")``. No state: a restart does nothing.
 
     Source: Z. Shao et al., DeepSeekMath, arXiv 2402.03300.
     """
 
     name: ClassVar[str] = "group-mean"
+    min_rollouts: ClassVar[int] = 2
 
     def __init__(
         self, *, std: bool = True, epsilon: float = 1e-6, max_unverified: float = 0.1

@@ -14,13 +14,16 @@ from basis_rl.estimators.groups import Groups
 class LeaveOneOut(Estimator):
     """Mean reward of the prompt's other rollouts, ``b_i = sum_{j in g, j != i} r_j / (G - 1)``.
 
-    A prompt with one rollout gets its own reward, so advantage 0. A batch with no second rollout
-    of any prompt is refused.
+    Two or more rollouts per prompt, any and mixed numbers. A prompt with one rollout gets its own
+    reward, so advantage 0, as in TRL and in verl's `rloo_vectorized`; verl's `rloo` gives it the
+    raw reward. A batch with no second rollout of any prompt is refused. No options and no state:
+    a restart does nothing.
 
     Source: A. Ahmadian et al., Back to basics, arXiv 2402.14740.
     """
 
     name: ClassVar[str] = "leave-one-out"
+    min_rollouts: ClassVar[int] = 2
 
     def __init__(self, *, max_unverified: float = 0.1) -> None:
         self.max_unverified = check_share("max_unverified", max_unverified)

@@ -52,6 +52,16 @@ def pass_rates_use(name: str) -> PassRatesUse:
     return _find(name)[1]
 
 
+def min_rollouts(name: str) -> int:
+    """Rollouts per prompt without which a registered estimator is no use."""
+    return int(getattr(_find(name)[0], "min_rollouts", 1))
+
+
+def needed_columns(name: str) -> tuple[str, ...]:
+    """Optional columns of `RewardBatch` that a registered estimator cannot do without."""
+    return tuple(getattr(_find(name)[0], "needed_columns", ()))
+
+
 def names() -> list[str]:
     """Registered names, sorted."""
     return sorted(_FACTORIES)
@@ -86,7 +96,10 @@ def create(name: str, pass_rates: PassRates | None = None, **options: Any) -> Es
     if use == "none":
         return factory(**options)
     if use == "needed" and pass_rates is None:
-        raise ConfigError(f"estimator {name!r} needs pass rates: pass pass_rates=")
+        raise ConfigError(
+            f"estimator {name!r} needs pass rates: pass pass_rates=, or use 'basis-online', which "
+            "can start without"
+        )
     return factory(pass_rates, **options)
 
 

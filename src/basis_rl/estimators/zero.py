@@ -13,6 +13,8 @@ from basis_rl.estimators.base import Estimator, check_share
 class Zero(Estimator):
     """No baseline, ``b_i = 0``: the paper's "vanilla" single-rollout training.
 
+    Any number of rollouts per prompt. No options and no state: a restart does nothing.
+
     Source: R. Williams, Simple statistical gradient-following algorithms, 1992.
     """
 

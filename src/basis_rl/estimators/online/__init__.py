@@ -1,0 +1,1 @@
+"""The parts of `basis-online`: prompts, common state, learned variances, population."""

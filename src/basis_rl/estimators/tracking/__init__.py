@@ -1,0 +1,1 @@
+"""What the estimators that follow each prompt share."""
