@@ -18,13 +18,22 @@ ENV_VLLM := $(ENV) OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 VLLM_LOGGING_LEVEL
 INSTALL_VLLM := $(BIN_VLLM)/python -m pip install --quiet --disable-pip-version-check \
 	--constraint $(CONSTRAINTS_VLLM)
 
-.PHONY: help demo test test-all test-vllm lint format bench build clean
+# verl asks for an older transformers. It is installed without its requirements, most of which its
+# advantage functions do not need.
+VENV_VERL := .venv-verl
+BIN_VERL := $(VENV_VERL)/bin
+CONSTRAINTS_VERL := constraints/verl.txt
+INSTALL_VERL := $(BIN_VERL)/python -m pip install --quiet --disable-pip-version-check \
+	--constraint $(CONSTRAINTS_VERL)
+
+.PHONY: help demo test test-all test-vllm test-verl lint format bench build clean
 
 help:
 	@echo "make demo      train SmolLM2-135M with one rollout per prompt; writes demo-report/"
 	@echo "make test      fast tests (5 minutes on 2 cores)"
 	@echo "make test-all  slow tests too"
 	@echo "make test-vllm the vLLM engine and a vLLM server, on a CPU (2 minutes; 4 GB to set up)"
+	@echo "make test-verl agreement with verl's advantages, on a CPU (1 minute; 2 GB to set up)"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    ruff's formatter"
 	@echo "make bench     the figures quoted in the README and the docs"
@@ -71,6 +80,17 @@ $(VENV_VLLM)/ready: $(CONSTRAINTS_VLLM) pyproject.toml
 test-vllm: $(VENV_VLLM)/ready
 	$(ENV_VLLM) $(BIN_VLLM)/pytest tests/with_vllm
 
+$(VENV_VERL)/ready: $(CONSTRAINTS_VERL) pyproject.toml
+	@echo "setting up $(VENV_VERL): torch, verl, basis-rl"
+	@test -x $(BIN_VERL)/python || $(PYTHON) -m venv $(VENV_VERL)
+	@$(INSTALL_VERL) torch
+	@$(INSTALL_VERL) --editable . pytest hypothesis transformers tensordict ray omegaconf codetiming
+	@$(INSTALL_VERL) --no-deps verl
+	@touch $@
+
+test-verl: $(VENV_VERL)/ready
+	OMP_NUM_THREADS=1 $(ENV) $(BIN_VERL)/pytest tests/with_verl
+
 lint: $(VENV)/dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -91,11 +111,11 @@ bench: $(VENV)/dev
 	$(BENCH) benchmarks/bench_build.py
 	$(BENCH) benchmarks/bench_engines.py
 	test ! -f $(PAIRS) || $(BENCH) benchmarks/verifier_pairs.py $(PAIRS)
-	test ! -f $(TRACE) || $(BENCH) benchmarks/trace_replay.py $(TRACE)
+	test ! -f $(TRACE) || OMP_NUM_THREADS=1 $(BIN)/basis-rl lab replay $(TRACE) --steps 1:44 --tuned
 	test ! -f $(TRACE) || $(BENCH) benchmarks/adaptive_trace.py $(TRACE)
 
 build: $(VENV)/dev
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:
-	rm -rf $(VENV) $(VENV_VLLM) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist demo-report
+	rm -rf $(VENV) $(VENV_VLLM) $(VENV_VERL) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist demo-report
