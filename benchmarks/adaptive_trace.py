@@ -3,8 +3,8 @@
 A prompt's rollouts of the first visits are shuffled, so that the policy's drift is the same
 everywhere, and revealed as the rule asks. The truth is the mean of the rollouts that no rule can
 reach, its own sampling variance taken off. Every rule sees the same shuffles. Then the same numbers
-of rollouts make the cache of `Basis`, whose baselines are compared with later visits, as in
-trace_replay.py.
+of rollouts make the cache of `Basis`, whose baselines are compared with later visits, as
+`basis-rl lab replay` does.
 
     python benchmarks/adaptive_trace.py ../shared/data/traces/qwen25math15b_grpo_trace.jsonl
 """
@@ -12,15 +12,19 @@ trace_replay.py.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from trace_replay import Trace, read_trace, replay
 
 from basis_rl import Basis, PassRates
+from basis_rl.lab.contenders import Contender
+from basis_rl.lab.read import read_record, within
+from basis_rl.lab.record import RewardRecord
+from basis_rl.lab.replay import replay
 from basis_rl.passrates.adaptive import expected_error, next_rollouts
 
 FloatArray = npt.NDArray[np.float64]
@@ -31,6 +35,23 @@ FIXED = (8, 16, 24, 32, 40, 48, 64)
 LIMITS = (28, 32, 40, 48, 56, 64)
 ESTIMATES = ("raw", "jeffreys")
 PSEUDO = {"raw": 0.0, "jeffreys": 0.5}
+
+
+class Trace(NamedTuple):
+    """Right answers of every prompt at its first visits, shape (P, visits), and the record."""
+
+    keys: list[str]
+    successes: IntArray
+    per_visit: int
+    record: RewardRecord
+
+
+def read_trace(path: Path, *, visits: int = 44) -> Trace:
+    """Read the first ``visits`` visits of every prompt."""
+    record = read_record(path, steps=(1, visits))
+    successes = np.zeros((len(record.keys), visits), dtype=np.int64)
+    successes[record.prompt, record.step - 1] = np.add.reduceat(record.rewards, record.starts[:-1])
+    return Trace(record.keys, successes, int(record.counts[0]), record)
 
 
 class Result(NamedTuple):
@@ -160,18 +181,21 @@ def replayed(
     cache_visits: int = 8,
 ) -> FloatArray:
     """MSE of the baselines of `Basis` with such a cache; shape (seeds, quarters of the run)."""
+    later = within(trace.record, (cache_visits + 1, int(trace.record.step[-1])))
     rows = []
     for seed in range(seeds):
         rollouts = shuffled(trace, cache_visits, seed)
         n = adaptive_n(rollouts, limit)[0] if adaptive else np.full(len(rollouts), limit)
         cache = PassRates.from_counts(trace.keys, successes_at(rollouts, n), n)
-        rows.append(
-            replay(trace, partial(_with_cache, cache, preset), seed=seed, cache_visits=cache_visits)
-        )
+        record = dataclasses.replace(later, pass_rates=cache)
+        contender = Contender("basis", preset, partial(_with_cache, preset))
+        found = replay(record, [contender], seeds=1, first_seed=seed)
+        rows.append([found.mse("basis", part).value for part in found.by_step(4).rows])
     return np.array(rows)
 
 
-def _with_cache(cache: PassRates, preset: str, _: PassRates) -> Basis:
+def _with_cache(preset: str, cache: PassRates | None) -> Basis:
+    assert cache is not None
     return Basis(cache, preset=preset)
 
 

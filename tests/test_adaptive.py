@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from adaptive_trace import adaptive_n, known_rate_share, measure, share_at_equal_error, shuffled
+from adaptive_trace import (
+    adaptive_n,
+    known_rate_share,
+    measure,
+    read_trace,
+    share_at_equal_error,
+    shuffled,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared_data import shared_data
-from trace_replay import read_trace
 
 from basis_rl import PassRatesError
 from basis_rl.passrates.adaptive import expected_error, next_rollouts, savings

@@ -78,8 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         missing = isinstance(error, ModuleNotFoundError)
         remedy = ": install it, or basis-rl with the extra that needs it" if missing else ""
         _fail(f"{error}{remedy}", USAGE_ERROR)
-    except (KeyboardInterrupt, click.Abort):
-        _fail(STOPPED, INTERRUPTED)
+    except (KeyboardInterrupt, click.Abort) as error:
+        # A command that cannot go on says so in the interrupt that it raises.
+        _fail(str(error.__cause__ or "") or STOPPED, INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -15,7 +15,8 @@ from basis_rl.cli.build_run import (
     run_build,
     verifier_of,
 )
-from basis_rl.cli.data_options import data_given, data_options, prompts_of, unescaped
+from basis_rl.cli.data_options import data_given, data_options, prompts_of
+from basis_rl.cli.sampling_options import sampling_options, settings_of
 from basis_rl.messages import one_line_warnings
 
 
@@ -29,11 +30,7 @@ from basis_rl.messages import one_line_warnings
 )
 @click.option("--verifier", required=True, help="math, exact, … or module:function.")
 @data_options
-@click.option("--temperature", default=1.0, show_default=True)
-@click.option("--top-p", default=1.0, show_default=True)
-@click.option("--top-k", default=0, show_default=True, help="0 keeps all tokens.")
-@click.option("--max-tokens", default=256, show_default=True, help="Longest completion.")
-@click.option("--stop", multiple=True, help=r"Text that ends a completion; \n is a line end.")
+@sampling_options
 @click.option("--seed", default=0, show_default=True)
 @click.option(
     "--engine", default="transformers", show_default=True, help="transformers, vllm, openai, ray."
@@ -59,7 +56,6 @@ def _build(options: dict[str, Any]) -> None:
     from basis_rl.passrates.build import LaterEngine
     from basis_rl.passrates.build.shards import as_shard
     from basis_rl.rollouts.loading import check_dtype
-    from basis_rl.rollouts.settings import SamplingSettings
 
     # All that needs no model is looked at before one is loaded.
     check_dtype(options["dtype"])
@@ -71,13 +67,7 @@ def _build(options: dict[str, Any]) -> None:
             stacklevel=1,
         )
     shard = None if options["shard"] is None else as_shard(options["shard"])
-    settings = SamplingSettings(
-        temperature=options["temperature"],
-        top_p=options["top_p"],
-        top_k=options["top_k"],
-        max_tokens=options["max_tokens"],
-        stop=tuple(unescaped(text) for text in options["stop"]),
-    )
+    settings = settings_of(options)
     for_engine = engine_options_of(options)
     engine = LaterEngine(
         options["engine"],

@@ -7,7 +7,11 @@ import click
 from basis_rl.cli import LazyGroup
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "figures": ("basis_rl.cli.lab_figures", "figures"),
     "gradient": ("basis_rl.cli.lab_gradient", "gradient"),
+    "recommend": ("basis_rl.cli.lab_recommend", "recommend"),
+    "record": ("basis_rl.cli.lab_record", "record"),
+    "replay": ("basis_rl.cli.lab_replay", "replay"),
     "simulate": ("basis_rl.cli.lab_simulate", "simulate"),
 }
 

@@ -1,24 +1,17 @@
-"""Figures of the demo's report: colour-blind-safe, told apart in grey print by marker and dash."""
+"""Figures of the demo's report."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from basis_rl.drawing import GREY, STYLES, picture, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Report = Mapping[str, Any]
-# Okabe and Ito's palette: blue, vermilion, green, purple; dark enough on white.
-STYLES: list[dict[str, Any]] = [
-    {"color": "#0072B2", "linestyle": "-", "marker": "o"},
-    {"color": "#D55E00", "linestyle": "--", "marker": "s"},
-    {"color": "#007F5C", "linestyle": "-.", "marker": "^"},
-    {"color": "#A04878", "linestyle": ":", "marker": "D"},
-]
-GREY = "#555555"
 _SMOOTHING = 5  # steps
 
 
@@ -95,7 +88,7 @@ def accuracy(report: Report) -> Figure:
     right.set_title("Difference")
     right.set_xlabel("after - before, 95% interval")
     for axes in (left, right):
-        _plain(axes)
+        plain(axes)
     if len(runs) > 1:
         figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
@@ -126,9 +119,7 @@ FIGURES = {
 
 def png(figure: Figure) -> bytes:
     """Image file of a figure."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=180, facecolor="white")
-    return buffer.getvalue()
+    return picture(figure, "png")
 
 
 def _figure(title: str, x: str, y: str) -> tuple[Figure, Axes]:
@@ -142,7 +133,7 @@ def _figure(title: str, x: str, y: str) -> tuple[Figure, Axes]:
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _plain(axes)
+    plain(axes)
     return figure, axes
 
 
@@ -162,12 +153,6 @@ def _points_and_line(
         linewidth=2,
         label=label,
     )
-
-
-def _plain(axes: Axes) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
 
 
 def _legend(axes: Axes) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import html
 from collections.abc import Mapping
 from typing import Any
+
+from basis_rl.html_page import document, figure, number_table, plain_table
 
 Report = Mapping[str, Any]
 CAPTIONS = {
@@ -19,26 +20,6 @@ CAPTIONS = {
     "baseline makes advantages spread less than rewards; what is left it could not foresee.",
 }
 GRPO_NOTE = " GRPO is not shown: it divides its advantages by each group's deviation."
-STYLE = """
-:root { color-scheme: light; }
-body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff;
-  max-width: 48rem; margin: 0 auto; padding: 1rem; }
-h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.2rem; margin-top: 2rem; }
-figure { margin: 1.2rem 0; break-inside: avoid; } img { width: 100%; height: auto; }
-figcaption, .note { color: #444; font-size: .9rem; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
-caption { text-align: left; font-weight: 600; padding: .8rem 0 .2rem; }
-th, td { text-align: right; padding: .3rem .5rem; border-bottom: 1px solid #ccc;
-  font-variant-numeric: tabular-nums; white-space: nowrap; }
-td:first-child, th:first-child { padding-left: 0; } .text td { white-space: normal; }
-h1 { overflow-wrap: anywhere; }
-@media (max-width: 30rem) { table { font-size: .78rem; } th, td { padding: .25rem; }
-  th:last-child, td:last-child { white-space: normal; } }
-th:first-child, td:first-child, .text td { text-align: left; }
-pre { background: #f4f4f4; padding: .6rem; overflow-x: auto; font-size: .85rem; }
-.verdict { border-left: 4px solid #0072B2; padding: .4rem .8rem; background: #f4f8fb; }
-@media print { body { max-width: none; font-size: 11pt; } tr { break-inside: avoid; } }
-"""
 
 
 def page(report: Report, images: Mapping[str, bytes]) -> str:
@@ -62,19 +43,13 @@ def page(report: Report, images: Mapping[str, bytes]) -> str:
         "<h2>Tasks</h2>",
         *(_task(name, task) for name, task in report["tasks"].items()),
         "<h2>Settings and time</h2>",
-        _plain_table(report["settings"], "setting"),
-        _plain_table(
+        plain_table(report["settings"], "setting"),
+        plain_table(
             {name: f"{seconds:.0f} s" for name, seconds in report["seconds"].items()}, "stage"
         ),
-        _plain_table(report["machine"], "machine"),
+        plain_table(report["machine"], "machine"),
     ]
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body>"
-        + "\n".join(parts)
-        + "</body></html>\n"
-    )
+    return document(title, parts)
 
 
 def verdict(report: Report) -> str:
@@ -107,30 +82,27 @@ def _how_evaluated(report: Report) -> str:
 
 
 def _accuracy_table(run: Mapping[str, Any]) -> str:
-    rows = "".join(
-        f"<tr><td>{html.escape(task)}</td><td>{r['before']:.3f}</td><td>{r['after']:.3f}</td>"
-        f"<td>{r['difference']:+.3f}</td><td>{r['low']:+.3f} to {r['high']:+.3f}</td></tr>"
+    rows = [
+        (
+            task,
+            f"{r['before']:.3f}",
+            f"{r['after']:.3f}",
+            f"{r['difference']:+.3f}",
+            f"{r['low']:+.3f} to {r['high']:+.3f}",
+        )
         for task, r in run["evaluation"].items()
-    )
-    head = "<th>task</th><th>before</th><th>after</th><th>change</th><th>95% interval</th>"
+    ]
     group = run["rollouts_per_prompt"]
     label = f"{run['label']}, {group} rollout{'s' if group > 1 else ''} per prompt"
-    return (
-        f'<div class="scroll"><table><caption>{html.escape(label)}</caption><tr>{head}</tr>{rows}'
-        "</table></div>"
-    )
+    head = ("task", "before", "after", "change", "95% interval")
+    return number_table(head, rows, caption=label)
 
 
 def _figure(name: str, image: bytes, report: Report) -> str:
     text = CAPTIONS[name].format(batch=report["settings"]["batch_size"])
     if name == "advantages" and "grpo" in report["runs"]:
         text += GRPO_NOTE
-    caption = html.escape(text)
-    data = base64.b64encode(image).decode("ascii")
-    return (
-        f'<figure><img alt="{caption}" src="data:image/png;base64,{data}">'
-        f"<figcaption>{caption}</figcaption></figure>"
-    )
+    return figure(image, text)
 
 
 def _task(name: str, task: Mapping[str, Any]) -> str:
@@ -140,21 +112,3 @@ def _task(name: str, task: Mapping[str, Any]) -> str:
         f"reference policy on the training prompts {task['reference_pass_rate']:.2f}. A prompt with"
         f" its answer:</p><pre>{html.escape(text)}</pre>"
     )
-
-
-def _plain_table(entries: Mapping[str, Any], title: str) -> str:
-    rows = "".join(
-        f"<tr><td>{html.escape(name.replace('_', ' '))}</td><td>{html.escape(_shown(value))}</td>"
-        "</tr>"
-        for name, value in entries.items()
-    )
-    return (
-        f'<div class="scroll"><table class="text"><tr><th>{title}</th><td></td></tr>{rows}'
-        "</table></div>"
-    )
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return "default" if value is None else str(value)

@@ -89,7 +89,7 @@ def train(
         trainer = BasisTrainer(
             model,
             trl_reward(verifier),
-            _configuration(method, settings, folder),
+            configuration(method, settings, folder),
             Dataset.from_list([prompt.columns for prompt in prompts]),
             processing_class=tokenizer,
             pass_rates=table if method.estimator == "basis" else None,
@@ -105,7 +105,8 @@ def train(
     return {"history": history}
 
 
-def _configuration(method: Method, settings: DemoSettings, folder: Path) -> Any:
+def configuration(method: Method, settings: DemoSettings, folder: Path) -> Any:
+    """`BasisConfig` of a training run of the demo."""
     import torch
 
     from basis_rl.trl import BasisConfig

@@ -117,6 +117,15 @@ class Stage:
     pass_rates : PassRates
         Rollouts under the reference policy.
     sources : list of str, length P, optional
+    halves, halves_variance : float64 array, shape (2, P), optional
+        Means of the oracle's rollouts in two halves, and their sampling variances: a prompt is
+        put in a class by one half and measured against the other, else noise sorts the prompts.
+    visits : int
+        Neighbouring visits that were pooled into the stage.
+    drift : float
+        Variance of a prompt's value between the pooled visits, mean over prompts.
+    history : int array, optional
+        Visits of the stage's record before it, in time order, without those in the table.
     """
 
     name: str
@@ -126,3 +135,8 @@ class Stage:
     oracle_variance: FloatArray
     pass_rates: PassRates
     sources: list[str] | None = None
+    halves: FloatArray | None = None
+    halves_variance: FloatArray | None = None
+    visits: int = 1
+    drift: float = 0.0
+    history: IntArray | None = None

@@ -188,10 +188,11 @@ class TransformersEngine(Engine):
                 found, are_cut = self._decode(batch, settings, stops, seed)
         finally:
             self.network.train(was_training)
-        return [
-            Completion(stops.text(tokens), len(tokens), is_cut)
-            for tokens, is_cut in zip(found, are_cut, strict=True)
-        ]
+        return [self._completion(stops, *one) for one in zip(found, are_cut, strict=True)]
+
+    def _completion(self, stops: StopTexts, tokens: list[int], is_cut: bool) -> Completion:
+        """What is kept of a completion; a subclass may keep its tokens."""
+        return Completion(stops.text(tokens), len(tokens), is_cut)
 
     def _decode(
         self, batch: Sequence[Piece], settings: SamplingSettings, stops: StopTexts, seed: int

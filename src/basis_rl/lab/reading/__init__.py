@@ -1,0 +1,1 @@
+"""What becomes of each kind of source when a record is read."""

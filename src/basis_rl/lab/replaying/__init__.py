@@ -1,0 +1,1 @@
+"""The parts of a replay: what is drawn, shown, measured and said."""
