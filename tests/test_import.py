@@ -77,6 +77,7 @@ def imported_modules(path: Path) -> set[str]:
 CORE = [
     *(SOURCE / f"{name}.py" for name in ("values", "smoothing", "refine", "levels")),
     *(SOURCE / f"{name}.py" for name in ("calibrate", "shift", "batch", "errors")),
+    *(SOURCE / f"{name}.py" for name in ("whitening", "gae", "normalize")),
     *sorted((SOURCE / "estimators").glob("*.py")),
     SOURCE / "passrates" / "table.py",
 ]
@@ -95,12 +96,16 @@ FORBIDDEN = {
     "refine": {"calibrate", "shift", "estimators", "passrates"},
     "calibrate": {"estimators", "passrates"},
     "shift": {"estimators", "passrates"},
+    "whitening": {"estimators", "passrates"},
+    "gae": {"estimators", "passrates"},
+    "normalize": {"estimators", "passrates"},
     "estimators": {"trl", "train", "demo", "cli", "rollouts", "verifiers", "prompts"},
     "passrates": {"estimators", "trl", "train", "demo", "cli"},
     "rollouts": {"estimators", "trl", "train", "demo", "cli"},
     "verifiers": {"estimators", "trl", "train", "demo", "cli", "passrates"},
     "trl": {"train", "demo", "cli"},
     "train": {"demo", "cli"},
+    "lab": {"trl", "train", "demo", "cli"},
     "demo": {"cli"},
 }
 

@@ -98,9 +98,9 @@ def what_is_missing(checkpoint: Path, step: int) -> str | None:
             return f"it has no {name}"
         if path.exists() and not zipfile.is_zipfile(path):
             return f"{name} is cut short"
-    estimator = checkpoint / "basis_state.json"
-    if estimator.exists() and not _is_json(estimator):
-        return f"{estimator.name} is cut short"
+    for path in sorted(checkpoint.glob("basis_s*.*")):  # of the estimator, of the prompt sampler
+        if not (zipfile.is_zipfile(path) if path.suffix == ".npz" else _is_json(path)):
+            return f"{path.name} is cut short"
     random_states = list(checkpoint.glob("rng_state*.pth"))
     if not random_states:
         return "it has no rng_state"

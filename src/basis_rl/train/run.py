@@ -198,6 +198,7 @@ def summary(plan: Plan, found: checkpoints.Found) -> list[str]:
     lines.append(
         f"batch: {batch} rollouts, {arguments.num_generations} per prompt; "
         f"learning rate {arguments.learning_rate:g}"
+        + (f"; prompts drawn by {arguments.prompt_sampler}" if arguments.prompt_sampler else "")
     )
     lines.append(
         f"resuming from {found.newest}" if found.newest else f"starting afresh: {config.output_dir}"

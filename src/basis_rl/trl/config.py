@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,11 +12,16 @@ from trl import GRPOConfig
 
 from basis_rl.errors import ConfigError, nearest
 from basis_rl.estimators import registry
+from basis_rl.sampling import check_options
 from basis_rl.trl import objectives
-from basis_rl.trl.rules import MISMATCHES, RULES
-
-# Baselines made of the other rollouts of the same prompt.
-_GROUP_ESTIMATORS = ("group-mean", "leave-one-out")
+from basis_rl.trl.rules import (
+    MISMATCHES,
+    RULES,
+    check_columns,
+    check_rollouts,
+    check_scaling,
+    keywords,
+)
 
 
 class _OneRollout(TrainingArguments):
@@ -60,11 +63,12 @@ class BasisConfig(GRPOConfig, _OneRollout):  # type: ignore[misc]
     num_generations : int
         Rollouts per prompt; here 1 is allowed, and the default.
     estimator : str
-        Registered name of the estimator of baselines.
+        Registered name of the estimator of baselines: "basis", "basis-online", "spo", …; see
+        `basis_rl.estimators.names`.
     estimator_options : dict, optional
         Keywords of the estimator.
     pass_rates : str, optional
-        Path of the Parquet file with the pass rates.
+        Path of the Parquet file with the pass rates; some estimators need it, some can use it.
     objective : str, optional
         "grpo", "gpg", "gspo", "dapo" or "dr_grpo". Sets ``loss_type`` and
         ``importance_sampling_level``, and the published ``epsilon``, ``epsilon_high`` and
@@ -77,7 +81,8 @@ class BasisConfig(GRPOConfig, _OneRollout):  # type: ignore[misc]
         Column with the prompts' sources (data set or task).
     min_coverage : float, optional
         Share of the training prompts that the pass rates must know, 0 to 1. Default: 1, or 0.5
-        with the estimator option ``missing="prior"``.
+        with the estimator option ``missing="prior"`` and for estimators that can do without a
+        table.
     allow_mismatch : list of str
         Differences between what made the pass rates and this run that are accepted:
         "model", "revision", "verifier".
@@ -92,6 +97,15 @@ class BasisConfig(GRPOConfig, _OneRollout):  # type: ignore[misc]
         does so on a CPU, where it is faster.
     scale_rewards : str
         "none" (default) or "batch": advantages divided by the batch's reward deviation, as TRL.
+    normalize_advantages : str
+        How `basis_rl.normalize.normalize_advantages` treats the generation batch: "none"
+        (default), "batch" or "tokens" (as REINFORCE++).
+    prompt_sampler : str, optional
+        "spread" draws prompts whose rewards the estimator expects to spread, and weighs their
+        advantages to make up for it; see `basis_rl.sampling.PromptSampler`. None (default) takes
+        each prompt once an epoch.
+    prompt_sampler_options : dict, optional
+        ``floor``, ``clip`` and ``self_normalised`` of the prompt sampler.
 
     Raises
     ------
@@ -99,7 +113,11 @@ class BasisConfig(GRPOConfig, _OneRollout):  # type: ignore[misc]
         If a value is out of range or contradicts another; the message names both.
     """
 
-    _VALID_DICT_FIELDS = [*GRPOConfig._VALID_DICT_FIELDS, "estimator_options"]  # noqa: RUF012
+    _VALID_DICT_FIELDS = [  # noqa: RUF012
+        *GRPOConfig._VALID_DICT_FIELDS,
+        "estimator_options",
+        "prompt_sampler_options",
+    ]
 
     num_generations: int = field(default=1, metadata={"help": "Rollouts per prompt, 1 or more."})
     scale_rewards: str = field(default="none", metadata={"help": "'none' or 'batch'."})
@@ -144,6 +162,13 @@ class BasisConfig(GRPOConfig, _OneRollout):  # type: ignore[misc]
     plain_logits: bool | None = field(
         default=None, metadata={"help": "Log-probabilities from plain logits; default: on a CPU."}
     )
+    normalize_advantages: str = field(default="none", metadata={"help": "none, batch or tokens."})
+    prompt_sampler: str | None = field(
+        default=None, metadata={"help": "spread, or None for every prompt once an epoch."}
+    )
+    prompt_sampler_options: dict[str, Any] | str | None = field(
+        default=None, metadata={"help": "Keywords of the prompt sampler."}
+    )
 
     def __post_init__(self) -> None:
         one_line(self._check_own)
@@ -164,12 +189,6 @@ class BasisConfig(GRPOConfig, _OneRollout):  # type: ignore[misc]
             value = getattr(self, name)
             if not fits(value):
                 raise ConfigError(f"{name} is {value!r}: use {wanted}")
-        if self.scale_rewards in (True, "group"):
-            raise ConfigError(
-                f"scale_rewards={self.scale_rewards!r} scales within groups, but advantages come "
-                "from the estimator: use 'none' or 'batch', or estimator='group-mean' with "
-                "estimator_options={'std': True}"
-            )
         if self.multi_objective_aggregation != "sum_then_normalize":
             raise ConfigError(
                 f"multi_objective_aggregation={self.multi_objective_aggregation!r} normalises each "
@@ -191,6 +210,24 @@ class BasisConfig(GRPOConfig, _OneRollout):  # type: ignore[misc]
                 f"gpg_scale={self.gpg_scale!r} has no effect with objective={self.objective!r}: "
                 "leave it out, or set objective='gpg'"
             )
+        check_scaling(self.scale_rewards, self.normalize_advantages)
+        self._check_prompt_sampler()
+
+    def _check_prompt_sampler(self) -> None:
+        self.prompt_sampler_options = keywords(
+            "prompt_sampler_options", self.prompt_sampler_options, "{'floor': 0.05}"
+        )
+        if self.prompt_sampler_options is not None and self.prompt_sampler is None:
+            raise ConfigError(
+                "prompt_sampler_options are given and prompt_sampler is not: leave them out, or "
+                "set prompt_sampler='spread'"
+            )
+        check_options(**(self.prompt_sampler_options or {}))
+        if self.prompt_sampler is not None and not self.shuffle_dataset:
+            raise ConfigError(
+                f"shuffle_dataset=False keeps the data's order, and prompt_sampler="
+                f"{self.prompt_sampler!r} chooses prompts: leave one of them out"
+            )
 
     def _check_estimator(self) -> None:
         import basis_rl.estimators  # noqa: F401  (registers the estimators)
@@ -199,22 +236,11 @@ class BasisConfig(GRPOConfig, _OneRollout):  # type: ignore[misc]
             raise ConfigError(
                 f"estimator is {self.estimator!r}{nearest(self.estimator, registry.names())}"
             )
-        if self.estimator in _GROUP_ESTIMATORS and self.num_generations == 1:
-            raise ConfigError(
-                f"estimator={self.estimator!r} compares the rollouts of one prompt, and "
-                "num_generations is 1: use num_generations of 2 or more, or another estimator"
-            )
-        if isinstance(self.estimator_options, str):
-            with contextlib.suppress(ValueError):  # reported below
-                self.estimator_options = json.loads(self.estimator_options)
-        options = self.estimator_options
-        if options is not None and not (
-            isinstance(options, dict) and all(isinstance(key, str) for key in options)
-        ):
-            raise ConfigError(
-                f"estimator_options is {options!r}: use a dict of keywords, such as "
-                "{'preset': 'robust'}"
-            )
+        check_rollouts(self.estimator, registry.min_rollouts(self.estimator), self.num_generations)
+        check_columns(self.estimator, registry.needed_columns(self.estimator))
+        self.estimator_options = keywords(
+            "estimator_options", self.estimator_options, "{'preset': 'robust'}"
+        )
         if self.pass_rates is not None and not Path(self.pass_rates).expanduser().is_file():
             raise ConfigError(
                 f"pass_rates is {self.pass_rates!r}, and no file is there: make it with "

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from basis_rl.errors import ConfigError
 from basis_rl.trl import objectives
 
 MISMATCHES = ("model", "revision", "verifier")
@@ -80,6 +83,8 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
         "grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo", None
     ),
     "scale_rewards": _one_of("none", "batch", "group", True, False),
+    "normalize_advantages": _one_of("none", "batch", "tokens"),
+    "prompt_sampler": _one_of("spread", None),
     "mask_truncated_completions": _one_of(True, False, None),
     "plain_logits": _one_of(True, False, None),
     "record_rewards": _one_of(True, False),
@@ -93,3 +98,96 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
         f"a list of names out of {', '.join(MISMATCHES)}",
     ),
 }
+
+
+# What TRL has no values for, and what each is.
+_UNKNOWN_COLUMNS = {
+    "greedy_rewards": "the reward of a greedy rollout of each prompt",
+    "values": "a critic's value of each prompt",
+    "divergences": "how far the policy moved since each prompt's last visit",
+}
+
+
+def check_scaling(scale_rewards: Any, normalize_advantages: str) -> None:
+    """Refuse two scalings of the advantages, and those within groups.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if scale_rewards in (True, "group"):
+        raise ConfigError(
+            f"scale_rewards={scale_rewards!r} scales within groups, but advantages come from the "
+            "estimator: use 'none' or 'batch', or estimator='group-mean' with "
+            "estimator_options={'std': True}"
+        )
+    if scale_rewards == "batch" and normalize_advantages != "none":
+        raise ConfigError(
+            f"scale_rewards='batch' and normalize_advantages={normalize_advantages!r} both scale "
+            "the advantages: leave one of them out"
+        )
+
+
+def check_scaled_once(estimator: str, std: bool, scale_rewards: Any, normalize: str) -> None:
+    """Refuse to scale advantages that the estimator divides by a deviation itself.
+
+    Raises
+    ------
+    ConfigError
+    """
+    given = {"scale_rewards": scale_rewards, "normalize_advantages": normalize}
+    for name, value in given.items():
+        if std and value in ("batch", "tokens"):
+            raise ConfigError(
+                f"estimator={estimator!r} divides its advantages by a deviation, and "
+                f"{name}={value!r} would again: leave {name} out, or set "
+                "estimator_options={'std': False}"
+            )
+
+
+def check_rollouts(estimator: str, least: int, num_generations: int) -> None:
+    """Refuse fewer rollouts per prompt than an estimator can use.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if num_generations < least:
+        raise ConfigError(
+            f"estimator={estimator!r} compares the rollouts of one prompt, and num_generations is "
+            f"{num_generations}: use num_generations of {least} or more, or another estimator"
+        )
+
+
+def check_columns(estimator: str, needed: Sequence[str]) -> None:
+    """Refuse an estimator that needs what TRL does not have.
+
+    Raises
+    ------
+    ConfigError
+    """
+    for name in needed:
+        if name in _UNKNOWN_COLUMNS:
+            raise ConfigError(
+                f"estimator={estimator!r} needs {name} ({_UNKNOWN_COLUMNS[name]}), which TRL does "
+                "not have: use another estimator, such as 'basis-online', or call this one from a "
+                f"loop of your own with RewardBatch({name}=...)"
+            )
+
+
+def keywords(name: str, given: Any, example: str) -> dict[str, Any] | None:
+    """Keywords given as a dict or, on a command line, as JSON text.
+
+    Raises
+    ------
+    ConfigError
+        If they are neither.
+    """
+    if isinstance(given, str):
+        with contextlib.suppress(ValueError):  # reported below
+            given = json.loads(given)
+    if given is not None and not (
+        isinstance(given, dict) and all(isinstance(key, str) for key in given)
+    ):
+        raise ConfigError(f"{name} is {given!r}: use a dict of keywords, such as {example}")
+    return given

@@ -14,11 +14,10 @@ from basis_rl.passrates import PassRates, Provenance
 from basis_rl.trl.checks import check_coverage, check_provenance, named_rewards
 from basis_rl.trl.record import RewardRecord
 from basis_rl.trl.rows import RowNames, shorten
+from basis_rl.trl.rules import check_columns, check_rollouts, check_scaled_once
 
 if TYPE_CHECKING:
     from basis_rl.trl.config import BasisConfig
-
-_WITHOUT_PASS_RATES = ("zero", "batch-mean", "group-mean", "leave-one-out")
 
 
 def make_estimator(
@@ -47,36 +46,66 @@ def make_estimator(
             "leave one of them out"
         )
     if estimator is not None:
-        if not isinstance(estimator, Estimator):
-            raise ConfigError(
-                f"estimator is {estimator!r}, and BasisTrainer takes an estimator object here: "
-                "name one in the configuration, BasisConfig(estimator=...)"
-            )
-        given = {
-            "estimator": config.estimator != "basis",
-            "estimator_options": config.estimator_options is not None,
-            "pass_rates": pass_rates is not None or config.pass_rates is not None,
-        }
-        for name, twice in given.items():
-            if twice:
-                raise ConfigError(
-                    f"an estimator object ({estimator.name!r}) and {name} are both given, and the "
-                    f"object holds its own: leave {name} out, or the object"
-                )
-        table = getattr(estimator, "pass_rates", None)
-        return estimator, table if isinstance(table, PassRates) else None
+        return _given(config, pass_rates, estimator)
     if pass_rates is None and config.pass_rates is not None:
         pass_rates = PassRates.load(Path(config.pass_rates).expanduser())
     options = config.estimator_options or {}
     assert isinstance(options, Mapping)
-    if pass_rates is not None and config.estimator in _WITHOUT_PASS_RATES:
+    use = registry.pass_rates_use(config.estimator)
+    if pass_rates is not None and use == "none":
         warnings.warn(
             f"estimator {config.estimator!r} uses no pass rates, and pass_rates are given: leave "
-            "them out, or use estimator 'basis'",
+            "them out, or use an estimator that does, such as 'basis' or 'basis-online'",
             UserWarning,
             stacklevel=3,
         )
-    return registry.create(config.estimator, pass_rates, **options), pass_rates
+    if pass_rates is None and use == "needed":
+        raise ConfigError(
+            f"estimator {config.estimator!r} needs pass rates: name the file with pass_rates= in "
+            "the configuration, or pass the table to the trainer (`basis-rl cache build` makes "
+            "one); estimator 'basis-online' can start without"
+        )
+    made = registry.create(config.estimator, pass_rates, **options)
+    check_estimator(config, made, config.estimator)
+    return made, pass_rates
+
+
+def _given(
+    config: BasisConfig, pass_rates: PassRates | None, estimator: Any
+) -> tuple[Estimator, PassRates | None]:
+    """An estimator object, if nothing of it is named a second time."""
+    if not isinstance(estimator, Estimator):
+        raise ConfigError(
+            f"estimator is {estimator!r}, and BasisTrainer takes an estimator object here: "
+            "name one in the configuration, BasisConfig(estimator=...)"
+        )
+    given = {
+        "estimator": config.estimator != "basis",
+        "estimator_options": config.estimator_options is not None,
+        "pass_rates": pass_rates is not None or config.pass_rates is not None,
+    }
+    for name, twice in given.items():
+        if twice:
+            raise ConfigError(
+                f"an estimator object ({estimator.name!r}) and {name} are both given, and the "
+                f"object holds its own: leave {name} out, or the object"
+            )
+    check_estimator(config, estimator, estimator.name)
+    table = getattr(estimator, "pass_rates", None)
+    return estimator, table if isinstance(table, PassRates) else None
+
+
+def check_estimator(config: BasisConfig, estimator: Estimator, name: str) -> None:
+    """Refuse an estimator whose options do not fit the run; they may ask for more than its class.
+
+    Raises
+    ------
+    ConfigError
+    """
+    check_rollouts(name, estimator.min_rollouts, config.num_generations)
+    check_columns(name, estimator.needed_columns)
+    std = bool(getattr(estimator, "std", False))
+    check_scaled_once(name, std, config.scale_rewards, config.normalize_advantages)
 
 
 def check_data(config: BasisConfig, names: RowNames, train_dataset: Any) -> None:
@@ -155,7 +184,7 @@ def least_coverage(config: BasisConfig, estimator: Estimator) -> float:
     """
     missing = getattr(getattr(estimator, "options", None), "missing", None)
     if config.min_coverage is None:
-        return 0.5 if missing == "prior" else 1.0
+        return 0.5 if missing == "prior" or takes_unknown_prompts(estimator) else 1.0
     if missing == "error" and config.min_coverage < 1:
         raise ConfigError(
             f"min_coverage={config.min_coverage} contradicts the estimator's missing='error', "
@@ -163,6 +192,12 @@ def least_coverage(config: BasisConfig, estimator: Estimator) -> float:
             "or leave min_coverage out"
         )
     return config.min_coverage
+
+
+def takes_unknown_prompts(estimator: Estimator) -> bool:
+    """Whether an estimator starts prompts that the table does not know without it."""
+    known = estimator.name in registry.names()
+    return known and registry.pass_rates_use(estimator.name) == "optional"
 
 
 def training_keys(dataset: Any, names: RowNames) -> Sequence[str]:

@@ -1,25 +1,43 @@
-"""The estimator's state in a checkpoint folder."""
+"""What an estimator (or a prompt sampler) goes on from, in a checkpoint folder."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 from basis_rl.errors import StateError
-from basis_rl.estimators.base import Estimator
-from basis_rl.state_files import read_state, write_state
+from basis_rl.state_files import has_arrays, read_state, write_state
 
-STATE_NAME = "basis_state.json"
+ESTIMATOR = "basis_state"
+SAMPLER = "basis_sampler"
+SUFFIXES = (".json", ".npz")
 
 
-def save_state(estimator: Estimator, folder: str) -> None:
-    """Write `basis_state.json` into a checkpoint folder."""
+class HasState(Protocol):
+    """An estimator or a sampler."""
+
+    name: ClassVar[str]
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a restart needs."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` gave."""
+
+
+def save_state(of: HasState, folder: str | Path, stem: str = ESTIMATOR) -> None:
+    """Write ``basis_state.json`` into a checkpoint folder, or ``.npz`` where it holds arrays."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
-    write_state(estimator.state_dict(), path / STATE_NAME)
+    state = of.state_dict()
+    used, other = SUFFIXES[::-1] if has_arrays(state) else SUFFIXES
+    write_state(state, path / (stem + used))
+    (path / (stem + other)).unlink(missing_ok=True)
 
 
-def load_state(estimator: Estimator, folder: str) -> None:
-    """Read `basis_state.json` of a checkpoint folder.
+def load_state(of: HasState, folder: str | Path, stem: str = ESTIMATOR) -> None:
+    """Read the state in a checkpoint folder.
 
     A missing file is accepted for an estimator without state.
 
@@ -28,16 +46,18 @@ def load_state(estimator: Estimator, folder: str) -> None:
     StateError
         If the file is missing, damaged or of another estimator.
     """
-    path = Path(folder) / STATE_NAME
-    if not path.is_file():
-        if len(estimator.state_dict()) > 1:  # more than the name
+    found = [path for end in SUFFIXES if (path := Path(folder) / (stem + end)).is_file()]
+    if not found:
+        state = of.state_dict()
+        if len(state) > 1:  # more than the name
+            missing = stem + SUFFIXES[has_arrays(state)]
             raise StateError(
-                f"{path} is missing, and estimator {estimator.name!r} goes on from its state: "
-                "resume from a checkpoint that BasisTrainer wrote, without save_only_model"
+                f"{Path(folder) / missing} is missing, and {of.name!r} goes on from its state: "
+                "resume from a checkpoint that BasisTrainer wrote with it, without save_only_model"
             )
         return
-    state = read_state(path)
+    saved = read_state(found[0])
     try:
-        estimator.load_state_dict(state)
+        of.load_state_dict(saved)
     except StateError as error:
-        raise StateError(f"{path}: {error}") from error
+        raise StateError(f"{found[0]}: {error}") from error

@@ -11,18 +11,20 @@ from accelerate.utils import gather_object
 from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
-from basis_rl.batch import BoolArray, FloatArray, RewardBatch
+from basis_rl.batch import BoolArray, FloatArray
 from basis_rl.errors import BasisError, ConfigError
 from basis_rl.estimators.base import Estimator
+from basis_rl.trl.advantages import centred, in_the_loss, make_batch
 from basis_rl.trl.config import BasisConfig
 from basis_rl.trl.logprobs import plain_log_probs, supports_plain_logits
-from basis_rl.trl.objectives import ROW_NORMALISED, gpg_factor
+from basis_rl.trl.objectives import ROW_NORMALISED
 from basis_rl.trl.paper import PAPER
+from basis_rl.trl.prompt_sampler import SpreadSampler, make_prompt_sampler
 from basis_rl.trl.record import RewardRecord
 from basis_rl.trl.rows import RowNames
 from basis_rl.trl.sampler import EpochSampler
 from basis_rl.trl.setup import check_data, check_run, make_estimator, make_record
-from basis_rl.trl.state import load_state, save_state
+from basis_rl.trl.state import SAMPLER, load_state, save_state
 from basis_rl.trl.watch import EmptyLossWatch, ZeroAdvantageWatch
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class BasisTrainer(GRPOTrainer):  # type: ignore[misc]
     ----------
     estimator : Estimator
     pass_rates : PassRates or None
+    prompt_sampler : PromptSampler or None
 
     Raises
     ------
@@ -96,6 +99,9 @@ class BasisTrainer(GRPOTrainer):  # type: ignore[misc]
             model=model,
             reward_funcs=reward_funcs,
             train_dataset=train_dataset,
+        )
+        self.prompt_sampler = make_prompt_sampler(
+            args, self.estimator, self._row_names, train_dataset
         )
         self._zero_watch = ZeroAdvantageWatch(args.max_zero_batches)
         self._empty_watch = EmptyLossWatch(args.max_zero_batches)
@@ -153,31 +159,21 @@ class BasisTrainer(GRPOTrainer):  # type: ignore[misc]
     ) -> tuple[FloatArray, FloatArray]:
         """Advantages and baselines of the generation batch of all processes, alike on each."""
         local = [(*name, length) for name, length in zip(names, self._lengths, strict=True)]
-        keys, sources, lengths = zip(*gather_object(local), strict=True)
-        batch = RewardBatch(
-            list(keys),
-            rewards,
-            sources=None if sources[0] is None else list(sources),
-            lengths=np.array(lengths, dtype=np.float64),
-            step=self.state.global_step,
-            policy_version=self.state.global_step,
-        )
+        batch = make_batch(gather_object(local), rewards, step=self.state.global_step)
         if self._record is not None and self.is_world_process_zero():
             self._record.write(batch)
         estimate = self.estimator.estimate(batch)
         self._estimates_made += 1
-        advantages = estimate.advantages
-        self._zero_watch.see(batch, advantages, self.estimator.name)
+        self._zero_watch.see(batch, estimate.advantages, self.estimator.name)
         metrics = dict(estimate.metrics)
         if self.pass_rates is not None:
             metrics.setdefault("coverage", self.pass_rates.coverage(batch.keys))
-        if self.args.scale_rewards == "batch" and np.isfinite(rewards).sum() > 1:
-            advantages = advantages / (float(np.nanstd(rewards, ddof=1)) + 1e-4)
-        if self.args.objective == "gpg":
-            metrics["gpg_scale"] = gpg_factor(
-                self.args.gpg_scale, batch.keys, rewards, advantages, self.num_generations
-            )
-            advantages = advantages * metrics["gpg_scale"]
+        weights = None
+        if self.prompt_sampler is not None:
+            weights, drawn = self.prompt_sampler.used(batch.keys)
+            metrics |= {f"sampler_{name}": value for name, value in drawn.items()}
+        advantages, more = in_the_loss(self.args, batch, estimate, weights)
+        metrics |= more
         for name, value in metrics.items():
             self._metrics["train"][f"basis/{name}"].append(float(value))
         return advantages, estimate.baselines
@@ -226,18 +222,24 @@ class BasisTrainer(GRPOTrainer):  # type: ignore[misc]
         sampler = super()._get_train_sampler(dataset)
         if not isinstance(sampler, RepeatSampler):
             return sampler
+        if self.prompt_sampler is not None:
+            return SpreadSampler(sampler, self.prompt_sampler, lambda: self.state.epoch)
         return EpochSampler(sampler, lambda: self.state.epoch)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
         if self.args.should_save:
             save_state(self.estimator, output_dir)
+            if self.prompt_sampler is not None:
+                save_state(self.prompt_sampler, output_dir, SAMPLER)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is None:
             return
         load_state(self.estimator, checkpoint)
+        if self.prompt_sampler is not None:
+            load_state(self.prompt_sampler, checkpoint, SAMPLER)
         done = self.state.global_step * self.args.gradient_accumulation_steps
         every = self.args.steps_per_generation * self.num_iterations
         if done % every:
@@ -291,10 +293,3 @@ class BasisTrainer(GRPOTrainer):  # type: ignore[misc]
                 entropy_gradient=self._entropy_bonus_enabled,
             )
         return log_probs, entropies, None
-
-
-def centred(rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Rewards minus their mean, 0 where there is no verdict, and the mean; both shape (B,)."""
-    seen = ~np.isnan(rewards)
-    mean = rewards[seen].mean() if seen.any() else np.nan
-    return np.where(seen, rewards - mean, 0.0), np.full_like(rewards, mean)
