@@ -149,7 +149,7 @@ def test_the_command_refuses_in_one_line(tmp_path, capsys):
     taken = tmp_path / "taken"
     taken.write_text("")
     for arguments, words in (
-        ([str(path), "--out", str(taken)], "is a file"),
+        ([str(path), "--out", str(taken)], "cannot make the folder"),
         ([str(tmp_path / "none"), "--out", str(tmp_path)], "none"),
         ([str(path), "--batch-size", "64", "--out", str(tmp_path)], "64 prompts from 24"),
     ):

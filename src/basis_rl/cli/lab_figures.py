@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from basis_rl.cli.lab_progress import counted
+from basis_rl.cli.output_folder import output_folder
 from basis_rl.cli.terminal import printable
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def figures(records: tuple[str, ...], **options: Any) -> None:
     from basis_rl.lab.figures.statements import statements
 
     check_matplotlib()
-    out = _folder(options["out"])
+    out = output_folder(options["out"], "figures.html")
     stages, record = _stages(records, options)
     settings = Settings(
         repeats=options["repeats"],
@@ -134,18 +135,6 @@ def _follower(record: RewardRecord | None, settings: Settings) -> Compared | Non
         batch_size=settings.batch_size,
         seed=settings.seed,
     )
-
-
-def _folder(name: str) -> Path:
-    from basis_rl.files import check_writable
-
-    out = Path(name)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise click.UsageError(f"{name} is a file: name a folder with --out") from None
-    check_writable(out / "figures.html", shown=out / "figures.html")
-    return out
 
 
 def _write(out: Path, results: Results, found: list[Statement], name: str, seconds: float) -> int:

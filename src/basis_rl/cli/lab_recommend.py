@@ -10,25 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from basis_rl.cli.cache_import import mapping_of, steps_of
 from basis_rl.cli.output_folder import output_folder
+from basis_rl.cli.record_options import record_of, record_options
 from basis_rl.cli.terminal import columns, printable
 from basis_rl.messages import one_line_warnings
 
 if TYPE_CHECKING:
     from basis_rl.lab.recommend import Recommendation
-    from basis_rl.lab.record import RewardRecord
-    from basis_rl.passrates.importers.record import Notes
 
 PICTURE, NUMBERS = "recommendation.png", "recommendation.json"
 
 
 @click.command(short_help="Say which baseline to use on the data of a record.")
-@click.argument("records", nargs=-1, required=True, metavar="RECORD...")
-@click.option("--pass-rates", metavar="FILE", help="Rollouts of the reference policy.")
-@click.option(
-    "--cache", default=32, show_default=True, help="Without them: first rollouts of each prompt."
-)
+@record_options
 @click.option("--batch-size", type=int, help="Prompts of a training step; found by itself.")
 @click.option("--rollouts", default=1, show_default=True, help="Of a prompt in a step.")
 @click.option("--seeds", default=3, show_default=True, help="Repetitions.")
@@ -38,13 +32,6 @@ PICTURE, NUMBERS = "recommendation.png", "recommendation.json"
 )
 @click.option("--out", metavar="DIR", help=f"Folder for {PICTURE} and {NUMBERS}.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--steps", metavar="A:B", help="Steps to take, both included.")
-@click.option("--format", help="Found by itself.")
-@click.option("--map", "mapping", multiple=True, metavar="OLD=NEW", help="Reward to replace.")
-@click.option("--reward-column", help="Of a dump of no known format.")
-@click.option("--prompt-column", help="Of a dump.")
-@click.option("--key-column", help="Of a dump.")
-@click.option("--source-column", help="Of a dump.")
 def recommend(records: tuple[str, ...], **options: Any) -> None:
     """Compare all baselines on RECORD and say which to use, by how much, and how sure that is.
 
@@ -65,7 +52,7 @@ def _recommend(records: tuple[str, ...], options: dict[str, Any]) -> None:
         check_matplotlib()
     folder = None if options["out"] is None else output_folder(options["out"], PICTURE, NUMBERS)
     notes = Notes()
-    record = _read(records, options, notes)
+    record = record_of(records, options, notes)
     names = options["estimators"]
     with _progress() as progress:
         found = run(
@@ -92,22 +79,6 @@ def _recommend(records: tuple[str, ...], options: dict[str, Any]) -> None:
         click.echo(printable(text))
     if folder is not None:
         _write(found, folder)
-
-
-def _read(records: tuple[str, ...], options: dict[str, Any], notes: Notes) -> RewardRecord:
-    from basis_rl.lab.read import read_record
-    from basis_rl.passrates.importers.record import Options
-
-    names = ("reward_column", "prompt_column", "key_column", "source_column")
-    return read_record(
-        list(records),
-        format=options["format"],
-        steps=steps_of(options["steps"]),
-        pass_rates=options["pass_rates"],
-        mapping=mapping_of(options["mapping"]),
-        options=Options(**{name: options[name] for name in names}),
-        notes=notes,
-    )
 
 
 @contextmanager
