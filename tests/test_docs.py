@@ -55,13 +55,15 @@ def test_no_placeholder_is_left():
         assert "@@" not in page.read_text(), page
 
 
-def test_python_example_of_the_readme_runs(tmp_path, monkeypatch):
+def test_python_examples_of_the_readme_run(tmp_path, monkeypatch):
     from basis_rl import PassRates
 
     monkeypatch.chdir(tmp_path)
     PassRates.from_counts(["a", "b"], [1, 3], 4).save("pass-rates.parquet")
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    example = next(block for block in blocks if "RewardBatch(keys, rewards)" in block)
+    examples = [block for block in blocks if "RewardBatch(" in block]
+    assert len(examples) == 2
     names = {"keys": ["a", "b"], "rewards": [0.0, 1.0]}
-    exec(example, names)
-    assert names["estimate"].advantages.shape == (2,)
+    for example in examples:  # the second one goes on from the first
+        exec(example, names)
+        assert names["estimate"].advantages.shape == (2,)

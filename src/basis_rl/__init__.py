@@ -15,7 +15,7 @@ from basis_rl.errors import (
     PassRatesError,
     StateError,
 )
-from basis_rl.estimators import Basis, BatchMean, GroupMean, LeaveOneOut, Zero
+from basis_rl.estimators import Basis, BasisOnline, BatchMean, GroupMean, LeaveOneOut, Zero
 from basis_rl.normalize import normalize_advantages
 from basis_rl.passrates.table import PassRates
 
@@ -24,6 +24,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Basis",
     "BasisError",
+    "BasisOnline",
     "BatchError",
     "BatchMean",
     "ConfigError",
