@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from basis_rl import BatchError, ConfigError, PassRates, RewardBatch, estimators
-from basis_rl.estimators import Kae, Krpo, KrpoTracking, Spo, SpoPlusPlus
+from basis_rl.estimators import Kae, Krpo, KrpoTracking, Spo, SpoPlusPlus, krpo
 
 TABLE = PassRates.from_counts(["a", "b", "c"], [0, 3, 8], 8)
 PRIORS = {"a": (0, 8), "b": (3, 8), "c": (8, 8)}
@@ -221,6 +221,18 @@ def test_krpo_refuses_single_rollouts():
         baselines(Krpo(), "ab", [1.0, 0.0])
     metrics = Krpo().estimate(RewardBatch(["a", "a", "b"], [1.0, 0.0, 1.0])).metrics
     assert metrics["single_fraction"] == pytest.approx(1 / 3)
+
+
+def test_krpo_orders_its_rows_once_a_batch(monkeypatch):
+    built = []
+    of = krpo._Order.of
+    monkeypatch.setattr(krpo._Order, "of", lambda keys: built.append(keys) or of(keys))
+    batch = RewardBatch(["a", "a"], [1.0, 0.0])
+    scaled, plain = Krpo().estimate(batch), Krpo(std=False).estimate(batch)
+    assert len(built) == 2
+    np.testing.assert_array_equal(scaled.baselines, plain.baselines)
+    np.testing.assert_array_equal(plain.advantages, batch.rewards - plain.baselines)
+    assert (np.abs(scaled.advantages) > np.abs(plain.advantages)).all()
 
 
 @pytest.mark.parametrize("make", [*TRACKERS, lambda table: SpoPlusPlus(table, clock="visits")])

@@ -113,8 +113,8 @@ def test_turns_of_a_rollout_count_once(make):
 def test_rows_without_a_verdict_change_nothing(make):
     one, other = make(TABLE), make(TABLE)
     one.max_unverified = 0.5
-    estimate = one.estimate(RewardBatch(["a", "d", "b"], [1.0, np.nan, 0.0], step=1))
-    expected = other.estimate(RewardBatch(["a", "b"], [1.0, 0.0], step=1))
+    estimate = one.estimate(RewardBatch(["a", "d", "a"], [1.0, np.nan, 0.0], step=1))
+    expected = other.estimate(RewardBatch(["a", "a"], [1.0, 0.0], step=1))
     np.testing.assert_array_equal(estimate.baselines[[0, 2]], expected.baselines)
     assert np.isnan(estimate.baselines[1])
     assert estimate.advantages[1] == 0.0

@@ -51,6 +51,7 @@ class AStarPo(Estimator):
     """
 
     name: ClassVar[str] = "a-star-po"
+    follows = False
 
     def __init__(
         self,

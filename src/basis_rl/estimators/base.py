@@ -27,11 +27,17 @@ class Estimator(ABC):
         Rollouts per prompt without which the baseline is no use (2 for a group's mean).
     needed_columns : tuple of str
         Optional columns of `RewardBatch` that the estimator cannot do without.
+    remembers : bool
+        Whether it keeps numbers for every prompt between steps.
+    follows : bool
+        Whether its baselines move with a policy that gets better or worse.
     """
 
     name: ClassVar[str]
     min_rollouts: ClassVar[int] = 1
     needed_columns: ClassVar[tuple[str, ...]] = ()
+    remembers: ClassVar[bool] = False
+    follows: bool = True
     max_unverified: float = 0.1
 
     def estimate(self, batch: RewardBatch) -> Estimate:
@@ -53,11 +59,10 @@ class Estimator(ABC):
         verified = ~np.isnan(batch.rewards)
         check_verified(verified, self.max_unverified)
         rollouts, row_of = distinct_rollouts(batch, verified)
-        baselines_of, metrics = self._baselines(rollouts)
+        baselines_of, scale, metrics = self._scaled_baselines(rollouts)
         baselines = np.full(len(batch), np.nan)
         baselines[verified] = baselines_of[row_of]
         advantages = np.where(verified, batch.rewards - baselines, 0.0)
-        scale = self._scale(rollouts)
         if scale is not None:
             advantages[verified] *= scale[row_of]
         metrics = {**metrics, **summary(batch.rewards, baselines, advantages, verified)}
@@ -78,6 +83,13 @@ class Estimator(ABC):
     def _scale(self, rollouts: RewardBatch) -> FloatArray | None:
         """Factor of each rollout's advantage; None is 1."""
         return None
+
+    def _scaled_baselines(
+        self, rollouts: RewardBatch
+    ) -> tuple[FloatArray, FloatArray | None, dict[str, float]]:
+        """Both of the above, for an estimator whose two have work in common."""
+        baselines, metrics = self._baselines(rollouts)
+        return baselines, self._scale(rollouts), metrics
 
     def state_dict(self) -> State:
         """What a restart needs: JSON types, and NumPy arrays (see `state_files`)."""
@@ -121,6 +133,20 @@ def check_share(what: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ConfigError(f"{what} is {value!r}: give a share between 0 and 1, e.g. 0.1")
     return float(value)
+
+
+def check_number(what: str, value: object, low: float, high: float = float("inf")) -> float:
+    """A finite number between two limits, both allowed.
+
+    Raises
+    ------
+    ConfigError
+    """
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not low <= value <= high or value == float("inf"):  # type: ignore[operator]
+        limit = f"from {low:g} to {high:g}" if high < float("inf") else f"of {low:g} or more"
+        raise ConfigError(f"{what} is {value!r}: give a number {limit}")
+    return float(value)  # type: ignore[arg-type]
 
 
 def check_verified(verified: BoolArray, max_unverified: float) -> None:

@@ -137,6 +137,8 @@ class Basis(Estimator):
                 "without smoothing they stay there; use smoothing='jeffreys'",
                 stacklevel=2,
             )
+        # On the grid of betas values only rise.
+        self.follows = self.options.leave_one_out
         self.preset = preset
         self.pass_rates = pass_rates
         self.max_unverified = check_share("max_unverified", max_unverified)

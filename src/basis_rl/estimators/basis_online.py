@@ -17,7 +17,7 @@ from basis_rl.errors import BatchError, ConfigError, MissingPassRateError, State
 from basis_rl.estimators.base import Estimator, State, check_share, distinct_rollouts
 from basis_rl.estimators.online.binary import BinaryForm
 from basis_rl.estimators.online.clock import Clock
-from basis_rl.estimators.online.gaussian import GaussianForm
+from basis_rl.estimators.online.gaussian import GaussianForm, without_outliers
 from basis_rl.estimators.online.model import OnlineModel
 from basis_rl.estimators.online.population import (
     JEFFREYS_VARIANCE,
@@ -81,6 +81,7 @@ class BasisOnline(Estimator):
     """
 
     name: ClassVar[str] = "basis-online"
+    remembers: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -283,8 +284,9 @@ def _continuous_model(mean: float, unit: float) -> OnlineModel:
 def _model_of_batch(rollouts: RewardBatch) -> OnlineModel | None:
     """Unit and population from the first batch; None if its rewards are all alike."""
     rewards, prompt_of = rollouts.rewards, group_index(rollouts.keys)
-    if not rewards.std() > 0:
+    if not np.ptp(rewards) > 0:
         return None
+    rewards = without_outliers(rewards)
     n = np.bincount(prompt_of)
     means = sum_by(prompt_of, rewards, len(n)) / n
     squares = float(((rewards - means[prompt_of]) ** 2).sum())

@@ -10,6 +10,7 @@ import numpy as np
 
 from basis_rl.batch import FloatArray, RewardBatch, group_index, sum_by
 from basis_rl.estimators.base import Estimator, State, check_share, distinct_rollouts
+from basis_rl.estimators.groups import check_groups
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,17 @@ class Ebpo(Estimator):
     max_unverified : float
         Largest share of NaN rewards accepted.
 
+    Raises
+    ------
+    BatchError
+        If no prompt of a batch has a second rollout.
+
     Notes
     -----
     No code was published; the variances have divisor n - 1 here. The row's own reward is in mu_g,
-    mu, s2 and t2: nothing is left out, as in the paper. With one rollout per prompt the group
-    mean is the reward itself, S is 1/2 and the advantage is half of that to the running mean: use
-    it with 2 or more. The running numbers forget nothing, so mu lags behind a policy that
+    mu, s2 and t2: nothing is left out, as in the paper. The paper's groups have several rollouts:
+    with one per prompt the group means are the rewards, so that t2 is s2 and S is 1/2 whatever
+    the prompts are like. The running numbers forget nothing, so mu lags behind a policy that
     improves. The paper then whitens the advantages over the batch, which is a step of its own
     here (`basis_rl.normalize`). Stale rows get a baseline and do not enter the running numbers.
     A restart needs `state_dict`: six numbers. Any real rewards.
@@ -91,9 +97,10 @@ class Ebpo(Estimator):
             self._learn(distinct_rollouts(batch, verified)[0])
 
     def _baselines(self, rollouts: RewardBatch) -> tuple[FloatArray, dict[str, float]]:
-        self._learn(rollouts)
         index = group_index(rollouts.keys)
         size = np.bincount(index).astype(np.float64)
+        check_groups(size, f"{self.name!r} takes each reward as its prompt's mean")
+        self._learn(rollouts)
         means = sum_by(index, rollouts.rewards, len(size)) / size
         if self.rewards.count == 0:  # nothing but stale rows so far
             return means[index], {}

@@ -37,11 +37,7 @@ class Groups:
         """
         index = group_index(rollouts.keys)
         size = np.bincount(index).astype(np.float64)
-        if size.max() == 1:
-            raise BatchError(
-                f"every prompt has one rollout, where {estimator!r} makes all advantages 0: sample "
-                "2 or more per prompt, or use 'basis', 'batch-mean' or 'zero'"
-            )
+        check_groups(size, f"{estimator!r} makes all advantages 0")
         return cls(index, size, sum_by(index, rollouts.rewards, len(size)))
 
     @property
@@ -54,3 +50,24 @@ class Groups:
         deviations = rewards - (self.total / self.size)[self.index]
         squares = sum_by(self.index, deviations**2, len(self.size))
         return np.asarray(np.sqrt(squares / np.maximum(self.size - 1.0, 1.0)))
+
+
+def check_groups(size: FloatArray, otherwise: str) -> None:
+    """Refuse a batch whose prompts have one rollout each.
+
+    Parameters
+    ----------
+    size : array, shape (P,)
+        Rollouts of each prompt.
+    otherwise : str
+        What the estimator would do there.
+
+    Raises
+    ------
+    BatchError
+    """
+    if size.max() == 1:
+        raise BatchError(
+            f"every prompt has one rollout, where {otherwise}: sample 2 or more per prompt, or use "
+            "'basis-online', 'basis' (with pass rates), 'batch-mean' or 'zero'"
+        )

@@ -13,10 +13,10 @@ import numpy as np
 
 from basis_rl.batch import LARGEST_COUNT, BoolArray, FloatArray, IntArray, RewardBatch
 from basis_rl.errors import ConfigError, StateError, nearest
-from basis_rl.estimators.base import State
+from basis_rl.estimators.base import State, check_number
 from basis_rl.estimators.prompt_states import PromptStates
 from basis_rl.estimators.tracking.starts import Start
-from basis_rl.estimators.tracking.tracker import Tracker, Visits, check_number, saved_integer
+from basis_rl.estimators.tracking.tracker import Tracker, Visits, saved_integer
 from basis_rl.estimators.tracking.visit_history import VisitHistory
 from basis_rl.passrates.table import PassRates
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from basis_rl.batch import FloatArray, IntArray, RewardBatch, group_index
 from basis_rl.errors import BatchError
-from basis_rl.estimators.base import Estimator, check_share
-from basis_rl.estimators.tracking.tracker import check_number
+from basis_rl.estimators.base import Estimator, check_number, check_share
 
 
 class Krpo(Estimator):
@@ -77,31 +76,29 @@ class Krpo(Estimator):
         self.max_unverified = check_share("max_unverified", max_unverified)
 
     def _baselines(self, rollouts: RewardBatch) -> tuple[FloatArray, dict[str, float]]:
+        baselines, _, metrics = self._scaled_baselines(rollouts)
+        return baselines, metrics
+
+    def _scaled_baselines(
+        self, rollouts: RewardBatch
+    ) -> tuple[FloatArray, FloatArray | None, dict[str, float]]:
         order = _Order.of(rollouts.keys)
         if len(order.steps) == 1:
             raise BatchError(
                 f"every prompt has one rollout, of whose reward {self.name!r} makes its own "
                 "baseline: sample 2 or more per prompt, or use 'krpo-tracking'"
             )
-        gains, _ = self._gains(len(order.steps))
-        means = np.empty(len(rollouts))
+        gains, variances = self._gains(len(order.steps))
+        means, scale = np.empty((2, len(rollouts)))
         x = np.full(int(order.prompt.max()) + 1, self.start_mean)
         # One step of all groups at a time: the rows that are k-th in their group.
-        for gain, rows in zip(gains, order.steps, strict=True):
+        for gain, variance, rows in zip(gains, variances, order.steps, strict=True):
             prompt = order.prompt[rows]
             x[prompt] += gain * (rollouts.rewards[rows] - x[prompt])
             means[rows] = x[prompt]
-        return means, {"single_fraction": order.single_fraction}
-
-    def _scale(self, rollouts: RewardBatch) -> FloatArray | None:
-        if not self.std:
-            return None
-        order = _Order.of(rollouts.keys)
-        _, variances = self._gains(len(order.steps))
-        scale = np.empty(len(rollouts))
-        for variance, rows in zip(variances, order.steps, strict=True):
             scale[rows] = 1.0 / (np.sqrt(variance) + self.epsilon)
-        return scale
+        metrics = {"single_fraction": order.single_fraction}
+        return means, scale if self.std else None, metrics
 
     def _gains(self, steps: int) -> tuple[list[float], list[float]]:
         """K and P of each step: the same for every group."""

@@ -44,6 +44,7 @@ class Pvpo(Estimator):
     """
 
     name: ClassVar[str] = "pvpo"
+    follows = False
 
     def __init__(
         self, pass_rates: PassRates, *, missing: str = "error", max_unverified: float = 0.1

@@ -15,6 +15,28 @@ if TYPE_CHECKING:
 # An installed package names here the module whose import calls `register`.
 ENTRY_POINTS = "basis_rl.estimators"
 
+# What papers and trainers call a method, by the estimators that it may mean here.
+METHODS: dict[str, tuple[str, ...]] = {
+    "a*-po": ("a-star-po",),
+    "a*po": ("a-star-po",),
+    "dr-grpo": ("group-mean",),
+    "drgrpo": ("group-mean",),
+    "gae": ("critic",),
+    "grpo": ("group-mean",),
+    "ppo": ("critic",),
+    "reinforce": ("zero", "batch-mean"),
+    "reinforce++": ("batch-mean", "reinforce-plus-plus"),
+    "reinforce++-baseline": ("reinforce-plus-plus",),
+    "rloo": ("leave-one-out",),
+    "sao": ("critic",),
+    "spo++": ("spo-plus-plus",),
+}
+_MEANING = {
+    "batch-mean": "the mean of the batch",
+    "reinforce-plus-plus": "by tokens and whitened, as it is trained",
+    "zero": "no baseline",
+}
+
 PassRatesUse = Literal["none", "optional", "needed"]
 Factory = Callable[..., Estimator]
 _FACTORIES: dict[str, tuple[Factory, PassRatesUse]] = {}
@@ -67,6 +89,24 @@ def names() -> list[str]:
     return sorted(_FACTORIES)
 
 
+def nearest_name(name: str, known: list[str] | None = None) -> str:
+    """End of an error message: what an unknown estimator's name may mean, or all that are known.
+
+    Parameters
+    ----------
+    name : str
+        A method of a paper too: "grpo", "RLOO".
+    known : list of str, optional
+        By default `names()`.
+    """
+    meant = METHODS.get(name.lower().translate(str.maketrans("_. ", "---")), ())
+    if not meant:
+        return nearest(name, names() if known is None else known)
+    if len(meant) == 1:
+        return f": did you mean {meant[0]!r}?"
+    return f": did you mean {' or '.join(f'{each!r} ({_MEANING[each]})' for each in meant)}?"
+
+
 def create(name: str, pass_rates: PassRates | None = None, **options: Any) -> Estimator:
     """Make an estimator by its registered name.
 
@@ -107,7 +147,7 @@ def _find(name: str) -> tuple[Factory, PassRatesUse]:
     if name not in _FACTORIES:
         _load_entry_point(name)
     if name not in _FACTORIES:
-        raise ConfigError(f"no estimator is named {name!r}{nearest(name, names())}")
+        raise ConfigError(f"no estimator is named {name!r}{nearest_name(name)}")
     return _FACTORIES[name]
 
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from basis_rl.batch import FloatArray, RewardBatch
 from basis_rl.errors import ConfigError
+from basis_rl.estimators.base import check_number
 from basis_rl.estimators.tracking.beta_tracker import BetaTracker
-from basis_rl.estimators.tracking.tracker import Visits, check_number
+from basis_rl.estimators.tracking.tracker import Visits
 from basis_rl.passrates.table import PassRates
 
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from basis_rl.batch import BoolArray, FloatArray, IntArray, RewardBatch, sum_by
 from basis_rl.errors import ConfigError, StateError, nearest
-from basis_rl.estimators.base import State
+from basis_rl.estimators.base import State, check_number
 from basis_rl.estimators.tracking.beta_tracker import BetaTracker
 from basis_rl.estimators.tracking.starts import Start
-from basis_rl.estimators.tracking.tracker import Visits, check_number, saved_integer
+from basis_rl.estimators.tracking.tracker import Visits, saved_integer
 from basis_rl.passrates.table import PassRates
 
 CLOCKS = ("versions", "visits")

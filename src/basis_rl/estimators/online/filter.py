@@ -108,6 +108,18 @@ class PromptFilters:
         for name in self._noise:
             states[name][rows] = getattr(posterior, name)
 
+    def rescale(self, factor: float) -> None:
+        """Pass to a unit that is ``factor`` times as small; without a table.
+
+        Had it been larger from the start, variances would be the same numbers. A smaller one makes
+        nobody better known: their variances stay as they are in rewards.
+        """
+        for name in self._means:
+            self.states[name][:] *= factor
+        for name in self._variances:
+            self.states[name][:] *= max(factor, 1.0) ** 2
+        self.start.mean[:] *= factor
+
     def _met(self, rows: IntArray, times: FloatArray) -> Posterior:
         zeros = np.zeros(len(rows))
         if len(self.states) == 0:

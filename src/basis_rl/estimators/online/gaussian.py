@@ -11,6 +11,7 @@ from basis_rl.estimators.online.rewards import Predicted, Rewards
 
 # A reward beyond so many of its standard deviations counts as one there.
 MOST_DEVIATIONS = 6.0
+MOST_DISTANCES = 9.0  # the same in median distances from the median, of normal rewards
 # Residuals of a prompt that are remembered: older ones are of another policy.
 MOST_REWARDS = 64.0
 POOL_START, POOL_MEMORY = 64.0, 0.99
@@ -24,6 +25,17 @@ def drawn_in(rewards: FloatArray, value: FloatArray, variance: FloatArray) -> Fl
     """Rewards within 6 standard deviations of what was predicted: one outlier is no news of V."""
     limit = MOST_DEVIATIONS * np.sqrt(variance)
     return value + np.clip(rewards - value, -limit, limit)
+
+
+def without_outliers(rewards: FloatArray) -> FloatArray:
+    """Rewards of which nothing was predicted, not all alike, within 9 median distances.
+
+    Those equal to the median do not count: they may be most.
+    """
+    middle = np.median(rewards)
+    distance = np.abs(rewards - middle)
+    limit = MOST_DISTANCES * np.median(distance[distance > 0])
+    return np.clip(rewards, middle - limit, middle + limit)
 
 
 def after_rewards(
@@ -56,12 +68,14 @@ class Noise:
     ----------
     worth : float
         A prompt's variance is drawn to that of all prompts as if that were so many rewards.
+    start : float
+        Rewards that the 1 is worth.
     """
 
-    def __init__(self, worth: float) -> None:
+    def __init__(self, worth: float, start: float = POOL_START) -> None:
         self.worth = worth
-        self.total = POOL_START
-        self.weight = POOL_START
+        self.total = start
+        self.weight = start
 
     @property
     def pooled(self) -> float:

@@ -12,7 +12,11 @@ from basis_rl.estimators.online.batch import Prompts
 from basis_rl.estimators.online.drift import Weights
 from basis_rl.estimators.online.filter import Posterior, PromptFilters
 from basis_rl.estimators.online.gaussian import MOST_REWARDS, Noise, drawn_in
-from basis_rl.estimators.online.population import JEFFREYS_VARIANCE, Start
+from basis_rl.estimators.online.population import (
+    JEFFREYS_VARIANCE,
+    LEAST_NOISE_SHARE,
+    Start,
+)
 from basis_rl.estimators.online.rewards import Form, Predicted, Rewards
 from basis_rl.estimators.online.shift import CommonState, Fitted
 
@@ -26,6 +30,12 @@ SCATTER = JEFFREYS_VARIANCE
 # Without a table, how far apart prompts are is learned too: as far as nobody knows, or a tenth.
 WITHOUT_TABLE = 0.01 * 4.0 ** np.arange(3), np.array([1.0, 0.1])
 SWITCHING = 1e-3  # per step: a filter that fell behind is back after a few batches' evidence
+# A guessed unit is given up when the noise is further from it than by this factor, and the next
+# is worth so many rewards: few, so that a guess that was far off is mended within a few batches.
+UNIT_RANGE, UNIT_WORTH = 2.0, 16.0
+# A square tells little of the noise where most of it is expected from the value: where less than
+# one over this is noise, it counts for less.
+NOISE_TRUST = 4.0
 TINY = 1e-12
 
 
@@ -116,7 +126,25 @@ class OnlineModel:
         self.drift.learn(log_likelihood.sum(axis=1), steps)
         metrics |= self.common.advance(fitted, steps)
         metrics["drift_std"] = self.drift.deviation
-        return baselines * self.unit, metrics
+        baselines = baselines * self.unit
+        if self.filters.start.is_continuous and self.filters.start.table is None:
+            self._follow_unit(float(batch.rewards.std()))
+        return baselines, metrics
+
+    def _follow_unit(self, spread: float) -> None:
+        """Make the noise the unit, which the first batch could but guess (docs/online.md).
+
+        ``spread`` is the standard deviation of the batch's rewards.
+        """
+        # Rewards that are all alike tell no unit: only a larger one.
+        most = 1.0 / (LEAST_NOISE_SHARE * spread) if spread > 0 else 0.0
+        factor = min(self.noise.pooled**-0.5, max(most, 1.0))
+        if 1.0 / UNIT_RANGE <= factor <= UNIT_RANGE:
+            return
+        self.unit /= factor
+        self.noise = Noise(self.noise.worth, UNIT_WORTH)
+        self.filters.rescale(factor)
+        self.common.rescale(factor)
 
     def _before(
         self,
@@ -156,7 +184,9 @@ class OnlineModel:
             return after
         of = before.predicted.of(batch.prompt_of)
         # Of the square's expectation, within + between, the first part is the noise.
-        squares = (before.rewards - of.value) ** 2 * (of.within / (of.within + of.between))
+        total = of.within + of.between
+        trust = np.minimum(NOISE_TRUST * of.within / total, 1.0)
+        squares = of.within * (1.0 + trust * ((before.rewards - of.value) ** 2 / total - 1.0))
         self.noise.learn(squares)
         count = after.noise_count + batch.n
         keep = np.minimum(MOST_REWARDS / count, 1.0)

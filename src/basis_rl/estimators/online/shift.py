@@ -240,6 +240,11 @@ class CommonState:
         design = Design(feature, place, size + 1)
         return design.dot_one(np.append(centre, 0.0)), design.quadratic(covariance)[0]
 
+    def rescale(self, factor: float) -> None:
+        """Pass to a unit that is ``factor`` times as small, like `PromptFilters.rescale`."""
+        self.x *= factor
+        self.covariance *= max(factor, 1.0) ** 2
+
     def _add(self, source: str) -> None:
         """A source starts at the common shift."""
         filters, size = self.x.shape
@@ -272,7 +277,8 @@ class CommonState:
             raise ValueError(f"the common state has shapes {x.shape}, {covariance.shape}")
         if not (np.isfinite(x).all() and np.isfinite(covariance).all()):
             raise ValueError("the common state is not finite")
-        if not (np.linalg.eigvalsh(covariance) > -1e-9).all():
+        least = -1e-9 * max(1.0, float(np.abs(covariance).max()))
+        if not (np.linalg.eigvalsh(covariance) > least).all():
             raise ValueError("the common state's covariance is negative")
         self.pace.load(state["pace"])
         self.x, self.covariance = x, covariance

@@ -8,9 +8,10 @@ import numpy as np
 
 from basis_rl.batch import BoolArray, FloatArray, IntArray, RewardBatch
 from basis_rl.errors import BatchError, ConfigError
+from basis_rl.estimators.base import check_number
 from basis_rl.estimators.prompt_states import PromptStates
 from basis_rl.estimators.tracking.starts import Start
-from basis_rl.estimators.tracking.tracker import Tracker, check_number
+from basis_rl.estimators.tracking.tracker import Tracker
 from basis_rl.passrates.table import PassRates
 
 

@@ -65,6 +65,7 @@ class Tracker(Estimator):
     and are not taken in.
     """
 
+    remembers: ClassVar[bool] = True
     columns: ClassVar[dict[str, float]]
     neutral: ClassVar[float] = 0.5  # mean reward of a prompt when nothing is known at all
 
@@ -222,20 +223,6 @@ class Tracker(Estimator):
             )
         self.starts.load(state)
         self.states = states
-
-
-def check_number(what: str, value: object, low: float, high: float = float("inf")) -> float:
-    """A finite number between two limits, both allowed.
-
-    Raises
-    ------
-    ConfigError
-    """
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not low <= value <= high or value == float("inf"):  # type: ignore[operator]
-        limit = f"from {low:g} to {high:g}" if high < float("inf") else f"of {low:g} or more"
-        raise ConfigError(f"{what} is {value!r}: give a number {limit}")
-    return float(value)  # type: ignore[arg-type]
 
 
 def saved_integer(value: object) -> int:
