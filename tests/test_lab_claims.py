@@ -46,7 +46,7 @@ def test_where_every_rollout_fails_nothing_is_said_to_hold():
 def bins(*errors: float) -> list[DifficultyBin]:
     nan = float("nan")
     return [
-        DifficultyBin("s", "e", "E", 1, b, 0.0, 1.0, 9, mse, nan, nan, nan, mse, nan, nan, nan)
+        DifficultyBin("s", "e", "E", 1, b, 0.0, 1.0, 9, 9, mse, nan, nan, nan, mse, nan, nan, nan)
         for b, mse in enumerate(errors)
     ]
 

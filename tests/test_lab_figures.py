@@ -319,7 +319,9 @@ def test_a_single_figure_computes_nothing_else():
 
 def test_what_cannot_be_drawn_is_refused():
     stage = stage_of(VALUES)
-    with pytest.raises(RecordError, match="batches of 64 prompts from 12"):
+    with pytest.raises(
+        RecordError, match=r"has 12 prompts.*a batch of 64: choose --batch-size 4, or 12 at most"
+    ):
         draw(stage, compared(stage), batches=1)
     few = stage_of(VALUES, shown=2)
     assert max(c.rollouts for c in compared(few)) == 2

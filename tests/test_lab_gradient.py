@@ -30,6 +30,7 @@ from basis_rl.lab.gradient.batches import (
     response,
 )
 from basis_rl.lab.gradient.noise import Figure, GradientNoise, noise_of, ratio
+from basis_rl.lab.gradient.picture import noise_figure
 from basis_rl.lab.gradient.pool import RolloutPool
 from basis_rl.lab.gradient.products import products_of
 from basis_rl.lab.gradient.table import about, base_of, csv_text, lines, shares
@@ -369,11 +370,32 @@ def test_table_and_csv_have_every_estimator_in_both_layouts(found):
     text = "\n".join(lines(noise))
     assert "8 prompts x 1" in text
     assert "4 prompts x 2" in text
+    (line,) = (line for line in text.splitlines() if "thought experiment" in line)
+    assert line.startswith("* a thought experiment: 2 rollouts of each prompt are seen")
+    for one in noise:
+        cells = next(row for row in text.splitlines() if row.startswith(one.label))
+        assert (")*" in cells) == (one.name != "zero")
     (said,) = shares(noise)[1:]  # zero alone needs no groups
     total, baseline, prompts = (
         float(part.split(" (")[0].split()[-1]) for part in said.split(")")[:3]
     )
     assert total == pytest.approx(baseline * prompts, rel=0.02)
+
+
+def test_what_costs_more_than_it_is_counted_is_hollow_in_the_picture(found):
+    def hollow(noise):
+        (axes,) = noise_figure(noise).axes
+        white = [line for line in axes.lines if line.get_markerfacecolor() == "white"]
+        return sum(len(line.get_xdata()) for line in white), axes.get_xlabel()
+
+    noise = list(found.values())
+    groups = [one for one in noise if one.name != "zero"]
+    count, label = hollow(noise)
+    assert count == len(groups) / 2
+    assert "hollow: one of 2 rollouts" in label
+    count, label = hollow([one for one in noise if one.name == "zero"])
+    assert (count, "hollow" in label) == (0, False)
+    assert "thought" not in "\n".join(lines([one for one in noise if one.name == "zero"]))
 
 
 def test_an_interval_that_cannot_be_told_is_said_so():

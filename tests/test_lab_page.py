@@ -151,7 +151,10 @@ def test_the_command_refuses_in_one_line(tmp_path, capsys):
     for arguments, words in (
         ([str(path), "--out", str(taken)], "cannot make the folder"),
         ([str(tmp_path / "none"), "--out", str(tmp_path)], "none"),
-        ([str(path), "--batch-size", "64", "--out", str(tmp_path)], "64 prompts from 24"),
+        (
+            [str(path), "--batch-size", "64", "--out", str(tmp_path)],
+            "choose --batch-size 8, or 24 at most",
+        ),
     ):
         with pytest.raises(SystemExit) as end:
             main(["lab", "figures", *arguments, "--figure", "3a"])

@@ -12,15 +12,18 @@ import time
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from test_lab_replay import numbered, seen_by, spies
 
 from basis_rl import PassRates
+from basis_rl.cli.record_options import left_out_lines
 from basis_rl.lab.contenders import contenders
 from basis_rl.lab.read import read_record
 from basis_rl.lab.record import RecordError
 from basis_rl.lab.replay import replay
 from basis_rl.lab.replaying.tables import csv_files, mse_lines, note_lines
 from basis_rl.lab.simulate import simulate
+from basis_rl.passrates.importers.record import Notes
 
 
 def test_the_visits_are_the_same_whatever_the_cache():
@@ -201,3 +204,45 @@ def test_the_order_of_rollouts_is_no_stream_that_made_the_rewards():
             cache_rollouts=9,
         )
         assert found.mse("batch-mean").value < 0.01
+
+
+def test_one_rollout_a_visit_is_for_lab_recommend():
+    with pytest.raises(RecordError, match=r"has 1 rollout, .*`basis-rl lab recommend` takes"):
+        replay(numbered([[1] * 3] * 4))
+    with pytest.raises(RecordError) as raised:
+        replay(numbered([[4] * 3] * 4), rollouts=3, cache_rollouts=0)
+    assert "recommend" not in str(raised.value)  # as hard up as the replay at so many
+
+
+@pytest.mark.parametrize(("counts", "size"), [([16], 8), ([12], 8), ([5, 5, 5], 8), ([3], None)])
+def test_a_cache_that_is_too_large_comes_with_one_that_is_not(counts, size):
+    record = numbered([counts] * 20)
+    wanted = "none" if size is None else str(size)
+    number = 0 if size is None else size
+    with pytest.raises(RecordError, match=rf"a cache of {wanted} \(--cache {number}\)"):
+        replay(record, cache_rollouts=32)
+    found = replay(record, contenders(["batch-mean"]), cache_rollouts=number, seeds=1)
+    assert len(np.unique(found.prompt)) == 20
+    with pytest.raises(RecordError, match="none"):
+        replay(numbered([[3]] * 4), cache_rollouts=1)
+
+
+def test_help_says_that_an_estimators_name_is_all_its_presets():
+    from basis_rl.cli.lab_recommend import recommend
+    from basis_rl.cli.lab_replay import replay as command
+
+    for each in (command, recommend):
+        shown = " ".join(CliRunner().invoke(each, ["--help"]).output.split())
+        assert "name (basis) stands for all its presets" in shown
+    presets = {each.name for each in contenders(["basis"])}
+    assert {"basis-robust", "basis-paper"} <= presets
+
+
+def test_what_was_left_out_is_counted_in_words():
+    notes = Notes()
+    notes.dropped["without a verdict"] += 1
+    notes.dropped["of another filter"] += 2
+    assert left_out_lines(notes) == [
+        "left out 1 rollout without a verdict",
+        "left out 2 rollouts of another filter",
+    ]

@@ -5,6 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from basis_rl.cli.lab_simulate import simulate as command
+from basis_rl.errors import ConfigError
 from basis_rl.lab.read import read_record
 from basis_rl.lab.record import RecordError
 from basis_rl.lab.simulate import SCENARIOS, Scenario, scenario, simulate, true_error
@@ -192,3 +193,32 @@ def test_the_command_writes_a_record_with_its_pass_rates(tmp_path):
     np.testing.assert_array_equal(read.pass_rates.successes, wanted.pass_rates.successes)
     listed = CliRunner().invoke(command, ["--list"]).stdout
     assert all(name in listed for name in SCENARIOS)
+
+
+def test_a_file_of_another_kind_is_refused_and_the_record_is_called_as_its_file(tmp_path):
+    small = ["all-alike", "--prompts", "4", "--visits", "2"]
+    for name in ("x.csv", "x"):
+        result = CliRunner().invoke(command, [*small, "--out", str(tmp_path / name)])
+        assert isinstance(result.exception, ConfigError)
+        assert "ends with .parquet" in str(result.exception)
+        assert not (tmp_path / name).exists()
+    path = tmp_path / "mine.parquet"
+    assert CliRunner().invoke(command, [*small, "--out", str(path)]).exit_code == 0
+    assert read_record(path).name == "mine"
+
+
+def test_a_misspelt_scenario_or_setting_is_put_right():
+    with pytest.raises(RecordError, match="did you mean 'strong-drift'"):
+        scenario("strong-drif")
+    with pytest.raises(RecordError, match="did you mean 'prompts'"):
+        simulate(prompt=3)
+
+
+def test_a_record_is_shown_in_one_short_line():
+    record = simulate(prompts=1000, visits=2).record
+    shown = repr(record)
+    assert shown == (
+        "RewardRecord('simulated': 1,000 prompts, 2,000 visits, 16,000 rewards, steps 0 to 31)"
+    )
+    one = simulate(prompts=1, visits=1, rollouts=1).record
+    assert "1 prompt, 1 visit, 1 reward, steps 0 to 0" in repr(one)

@@ -21,6 +21,17 @@ COMMANDS = {
 USAGE_ERROR = 2
 INTERRUPTED = 130
 STOPPED = "stopped; run the same command again to go on where it stopped"
+STOPPED_FOR_GOOD = "stopped; the same command starts from the beginning"
+# Commands that keep what is done, and go on with it.
+_GO_ON = (
+    ("cache", "build"),
+    ("cache", "extend"),
+    ("cache", "refresh"),
+    ("demo",),
+    ("lab", "gradient"),
+    ("lab", "record"),
+    ("train",),
+)
 
 
 class LazyGroup(click.Group):
@@ -60,6 +71,7 @@ def group() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; every expected failure is one line on stderr, without a traceback."""
+    words = tuple(sys.argv[1:] if arguments is None else arguments)
     try:
         code = group.main(args=arguments, prog_name="basis-rl", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as help_text:
@@ -79,8 +91,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         remedy = ": install it, or basis-rl with the extra that needs it" if missing else ""
         _fail(f"{error}{remedy}", USAGE_ERROR)
     except (KeyboardInterrupt, click.Abort) as error:
-        # A command that cannot go on says so in the interrupt that it raises.
-        _fail(str(error.__cause__ or "") or STOPPED, INTERRUPTED)
+        # A command that knows better says so in the interrupt that it raises.
+        goes_on = any(words[: len(command)] == command for command in _GO_ON)
+        usual = STOPPED if goes_on else STOPPED_FOR_GOOD
+        _fail(str(error.__cause__ or "") or usual, INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,16 +69,23 @@ def figures(records: tuple[str, ...], **options: Any) -> None:
     """Draw Fig. 2, 3 a-d, 4, 5 and 8 of the paper from RECORDs.
 
     One RECORD is a run in which prompts come back: its early, middle and late visits. Several are
-    checkpoints of one run in this order, with the same prompts (`basis-rl lab record`). Writes
-    each figure as CSV, SVG, PDF and PNG, statements.csv, and figures.html with all of them.
+    checkpoints of one run in the order of training, with the same prompts (`basis-rl lab
+    record`). Writes each figure as CSV, SVG, PDF and PNG, statements.csv, and figures.html with
+    all of them.
     """
     from basis_rl.drawing import check_matplotlib
+
+    check_matplotlib()
+    with _folder(options["out"]) as out:
+        _draw(out, records, options)
+
+
+def _draw(out: Path, sources: tuple[str, ...], options: dict[str, Any]) -> None:
+    from basis_rl.lab.figures.cautions import cautions
     from basis_rl.lab.figures.paper import Settings, paper_figures
     from basis_rl.lab.figures.statements import statements
 
-    check_matplotlib()
-    out = output_folder(options["out"], "figures.html")
-    stages, record = _stages(records, options)
+    stages, record = _stages(sources, options)
     settings = Settings(
         repeats=options["repeats"],
         batches=options["batches"],
@@ -100,6 +109,8 @@ def figures(records: tuple[str, ...], **options: Any) -> None:
     written = _write(out, results, found, name, seconds)
     for statement in found:
         click.echo(printable(f"{statement.claim} {statement.opening}"))
+    for text in cautions(results):
+        click.echo(printable(f"Note: {text}"), err=True)
     click.echo(f"wrote {written} files to {out}, the page is {out / 'figures.html'}", err=True)
 
 
@@ -110,7 +121,10 @@ def _stages(
     from basis_rl.lab.read import read_record
     from basis_rl.lab.stages import stages_of
 
-    read = [read_record(source, pass_rates=options["pass_rates"]) for source in sources]
+    read = [
+        read_record(source, pass_rates=options["pass_rates"], name=name)
+        for source, name in zip(sources, _names(sources), strict=True)
+    ]
     stages = stages_of(
         read,
         oracle=options["oracle"],
@@ -119,6 +133,40 @@ def _stages(
     )
     is_run = len(read) == 1 and len(read[0]) > len(set(read[0].prompt.tolist()))
     return stages, read[0] if is_run else None
+
+
+@contextmanager
+def _folder(name: str) -> Iterator[Path]:
+    """The folder to write into; after an error no empty one is left that was not there before."""
+    new = [path for path in (Path(name), *Path(name).parents) if not path.exists()]
+    try:
+        yield output_folder(name, "figures.html")
+    except BaseException:
+        for path in new:
+            with suppress(OSError):
+                path.rmdir()
+        raise
+
+
+def _names(sources: tuple[str, ...]) -> list[str | None]:
+    """What to call records: as their files are called (None), with folders where these are alike.
+
+    `lab record` calls every file record.parquet.
+    """
+    from basis_rl.lab.record import RecordError
+
+    paths = [Path(source).expanduser().resolve() for source in sources]
+    for source, path in zip(sources, paths, strict=True):
+        if paths.count(path) > 1:
+            raise RecordError(f"{source} is named twice: name each checkpoint once")
+    parts = [path.with_suffix("").parts for path in paths]
+    names: list[str | None] = []
+    for own in parts:
+        alike = [other for other in parts if other[-1:] == own[-1:]]
+        tails = (own[-n:] for n in range(1, len(own) + 1))
+        tail = next(t for t in tails if sum(o[-len(t) :] == t for o in alike) == 1)
+        names.append("/".join(tail) if len(tail) > 1 else None)
+    return names
 
 
 def _follower(record: RewardRecord | None, settings: Settings) -> Compared | None:

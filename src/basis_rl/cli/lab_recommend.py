@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from basis_rl.cli.output_folder import output_folder
-from basis_rl.cli.record_options import record_of, record_options
+from basis_rl.cli.record_options import left_out_lines, record_of, record_options
 from basis_rl.cli.terminal import columns, printable
 from basis_rl.messages import one_line_warnings
 
@@ -26,7 +26,11 @@ PICTURE, NUMBERS = "recommendation.png", "recommendation.json"
 @click.option("--batch-size", type=int, help="Prompts of a training step; found by itself.")
 @click.option("--rollouts", default=1, show_default=True, help="Of a prompt in a step.")
 @click.option("--seeds", default=3, show_default=True, help="Repetitions.")
-@click.option("--estimators", metavar="A,B", help="Compare these alone.")
+@click.option(
+    "--estimators",
+    metavar="A,B",
+    help="Compare these alone; an estimator's name (basis) stands for all its presets.",
+)
 @click.option(
     "--tolerance", default=0.01, show_default=True, help="Share of the noise that does not matter."
 )
@@ -74,8 +78,8 @@ def _recommend(records: tuple[str, ...], options: dict[str, Any]) -> None:
     if options["as_json"]:
         click.echo(json.dumps(found.to_dict()))
     else:
-        dropped = [f"left out {number} rollouts {why}" for why, number in notes.dropped.items()]
-        text = "\n\n".join([*map(_wrapped, paragraphs(found)), *dropped, *notes.remarks])
+        told = [*left_out_lines(notes), *notes.remarks]
+        text = "\n\n".join([*map(_wrapped, paragraphs(found)), *told])
         click.echo(printable(text))
     if folder is not None:
         _write(found, folder)

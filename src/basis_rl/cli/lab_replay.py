@@ -9,7 +9,7 @@ import click
 
 from basis_rl.cli.lab_progress import counted
 from basis_rl.cli.output_folder import output_folder
-from basis_rl.cli.record_options import record_of, record_options
+from basis_rl.cli.record_options import left_out_lines, record_of, record_options
 from basis_rl.cli.terminal import printable
 from basis_rl.messages import one_line_warnings
 
@@ -35,7 +35,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="shuffled within a step, or recorded: a step is a batch.",
 )
-@click.option("--estimators", metavar="A,B", help="Only these.")
+@click.option(
+    "--estimators",
+    metavar="A,B",
+    help="Only these; an estimator's name (basis) stands for all its presets.",
+)
 @click.option("--tuned", is_flag=True, help="Also choose each estimator's settings on this file.")
 @click.option("--by", default="quarter", show_default=True, help="Or heterogeneity, difficulty.")
 @click.option("--reference", metavar="NAME", help="What the others are compared with.")
@@ -104,7 +108,7 @@ def _text(found: Replay, by: str, reference: str, notes: Notes) -> str:
         "",
         *tables.measure_lines(found, reference),
     ]
-    left_out = [f"left out {number} rollouts {why}" for why, number in notes.dropped.items()]
+    left_out = left_out_lines(notes)
     more = [*left_out, *notes.remarks, *tables.note_lines(found)]
     return "\n".join([*lines, *([""] if more else []), *more])
 

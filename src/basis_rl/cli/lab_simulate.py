@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
 from typing import Any
 
 import click
@@ -25,6 +27,7 @@ def simulate(scenario: str | None, out: str | None, listed: bool, **settings: An
     Options replace single settings of the scenario. Without SCENARIO, or with --list, the
     scenarios are printed.
     """
+    from basis_rl.errors import ConfigError
     from basis_rl.files import check_writable
     from basis_rl.lab.read import write_record
     from basis_rl.lab.simulate import SCENARIOS
@@ -37,12 +40,11 @@ def simulate(scenario: str | None, out: str | None, listed: bool, **settings: An
         return
     given = {name: value for name, value in settings.items() if value is not None}
     path = out or f"{scenario}.parquet"
+    if not path.endswith(".parquet"):
+        raise ConfigError(f"--out is {path!r}: name a file that ends with .parquet")
     check_writable(path, shown=path)
-    simulated = named(scenario, **given)
-    write_record(simulated.record, path)
-    record = simulated.record
-    click.echo(
-        f"wrote {path}: {len(record.keys)} prompts, {len(record)} visits, {len(record.rewards)} "
-        f"rewards, mean {record.rewards.mean():.3f}",
-        err=True,
-    )
+    record = dataclasses.replace(named(scenario, **given).record, name=Path(path).stem)
+    write_record(record, path)
+    counts = {"prompt": len(record.keys), "visit": len(record), "reward": len(record.rewards)}
+    shown = ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for what, n in counts.items())
+    click.echo(f"wrote {path}: {shown}, mean {record.rewards.mean():.3f}", err=True)

@@ -54,3 +54,11 @@ def record_of(records: Sequence[str], options: Mapping[str, Any], notes: Notes) 
         options=Options(**{name: options[name] for name in _COLUMNS}),
         notes=notes,
     )
+
+
+def left_out_lines(notes: Notes) -> list[str]:
+    """What was left out in reading a record, a line for each reason."""
+    return [
+        f"left out {number} rollout{'' if number == 1 else 's'} {why}"
+        for why, number in notes.dropped.items()
+    ]

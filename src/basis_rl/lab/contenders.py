@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from basis_rl.errors import ConfigError, nearest
+from basis_rl.errors import ConfigError
 from basis_rl.estimators import registry
 from basis_rl.estimators.base import Estimator
 from basis_rl.passrates.table import PassRates
@@ -218,7 +218,7 @@ def _named(found: list[Contender], names: Sequence[str]) -> list[Contender]:
         some = [each for each in found if name in (each.name, each.estimator)]
         if not some:
             known = [each.name for each in found]
-            raise ConfigError(f"no contender is named {name!r}{nearest(name, known)}")
+            raise ConfigError(f"no contender is named {name!r}{registry.nearest_name(name, known)}")
         exact = [each for each in some if each.name == name]
         chosen += [each for each in exact or some if each not in chosen]
     return chosen

@@ -80,6 +80,18 @@ class RewardRecord:
         if self.sources is not None and len(self.sources) != len(self.keys):
             raise RecordError(f"{self.name}: {len(self.sources)} sources for the prompts")
 
+    def __repr__(self) -> str:
+        counted = [
+            f"{number:,} {what}{'' if number == 1 else 's'}"
+            for number, what in (
+                (len(self.keys), "prompt"),
+                (len(self), "visit"),
+                (len(self.rewards), "reward"),
+            )
+        ]
+        steps = f"steps {self.step[0]} to {self.step[-1]}"
+        return f"RewardRecord({self.name!r}: {', '.join(counted)}, {steps})"
+
     def __len__(self) -> int:
         return len(self.prompt)
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from basis_rl.batch import FloatArray, IntArray
+from basis_rl.errors import nearest
 from basis_rl.lab.record import RecordError, RewardRecord
 from basis_rl.lab.simulated_parts import (
     TAILS,
@@ -163,7 +164,7 @@ def simulate(**settings: Any) -> Simulated:
     known = [field.name for field in fields(Scenario)]
     for name in settings:
         if name not in known:
-            raise RecordError(f"the simulator has no setting {name!r}: it has {', '.join(known)}")
+            raise RecordError(f"the simulator has no setting {name!r}{nearest(name, known)}")
     setting = Scenario(**settings)
     rng, of_cache = np.random.default_rng(setting.seed).spawn(2)
     start = initial_scores(setting.pass_rates, setting.prompts, rng, binary=setting.is_binary)
@@ -203,7 +204,7 @@ def scenario(name: str, **settings: Any) -> Simulated:
         If the name or a setting is unknown.
     """
     if name not in SCENARIOS:
-        raise RecordError(f"no scenario is named {name!r}: there are {', '.join(SCENARIOS)}")
+        raise RecordError(f"no scenario is named {name!r}{nearest(name, [*SCENARIOS])}")
     return simulate(**{**SCENARIOS[name], **settings})
 
 

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from basis_rl.batch import FloatArray, IntArray
+from basis_rl.lab.checkpoints import checkpoint_stages
 from basis_rl.lab.record import RecordError, RewardRecord, Stage
+from basis_rl.lab.stage_parts import check_known, stage_from, variance_of_mean
 from basis_rl.passrates.table import PassRates
 
 STAGES = ("early", "middle", "late")
@@ -41,7 +43,8 @@ def stages_of(
         Rollouts under the reference policy; by default the record's own table. A trace without
         one gets a cache of each prompt's first visits, which enter no stage.
     stages : sequence of str
-        Names. Checkpoints of another number are called as their records are.
+        Names. Checkpoints of another number, or whose steps do not rise from each to the next,
+        are called as their records are.
     shown : int
         Rollouts that estimators may be shown.
     oracle : int
@@ -54,12 +57,13 @@ def stages_of(
     Returns
     -------
     list of Stage
-        All with the same prompts and the same table.
+        All with the same prompts and the same table, no two with the same name.
 
     Raises
     ------
     RecordError
-        If no prompt has rollouts enough, or a prompt is not in the table.
+        If no prompt has rollouts enough, or a prompt is not in the table; if the steps of
+        checkpoints fall, or two of them have the same rewards or the same name.
 
     Notes
     -----
@@ -80,8 +84,7 @@ def stages_of(
     if len(records) == 1 and len(np.unique(records[0].prompt)) < len(records[0]):
         windows = _Windows(records[0], table, len(stages), shown + oracle, cache_rollouts)
         return windows.stages(stages, shown, np.random.default_rng(seed))
-    names = list(stages) if len(stages) == len(records) else [record.name for record in records]
-    return _checkpoints(records, table, names, shown, oracle)
+    return checkpoint_stages(records, table, stages, shown, oracle)
 
 
 def first_visits(record: RewardRecord, rollouts: int) -> tuple[PassRates, IntArray]:
@@ -152,10 +155,10 @@ class _Windows:
                 f"enough for {stages} stages of {rollouts} rollouts"
                 + (f" after a cache of {cache_rollouts}" if without else "")
                 + f" (the median prompt has {int(np.median(counts))} visits of "
-                f"{int(np.median(record.counts))}), and two are needed: ask for a smaller "
-                "oracle or cache, fewer stages, or record more"
+                f"{int(np.median(record.counts))}), and two are needed: ask for a smaller oracle "
+                "(--oracle) or cache (--cache-rollouts), or record more visits"
             )
-        _check_known(self.table, [record.keys[i] for i in self.windows], record.name)
+        check_known(self.table, [record.keys[i] for i in self.windows], record.name)
 
     def stages(self, names: Sequence[str], shown: int, rng: np.random.Generator) -> list[Stage]:
         """Every window as a stage."""
@@ -172,7 +175,7 @@ class _Windows:
             ]
             made.append(
                 dataclasses.replace(
-                    _stage(name, keys, rewards, shown, self.table, named),
+                    stage_from(name, keys, rewards, shown, self.table, named),
                     visits=self.visits,
                     drift=float(np.mean([_drift(self.record, window) for window in windows])),
                     history=np.sort(np.concatenate(before)),
@@ -188,91 +191,8 @@ def _spread(visits: IntArray, pooled: int, stages: int) -> list[IntArray]:
     return [visits[s : s + pooled] for s in np.rint(starts).astype(int)]
 
 
-def _checkpoints(
-    records: Sequence[RewardRecord],
-    table: PassRates | None,
-    names: Sequence[str],
-    shown: int,
-    oracle: int,
-) -> list[Stage]:
-    """One stage per record, of the prompts that all of them hold."""
-    visits = [_only_visits(record, shown + oracle) for record in records]
-    if table is None:
-        raise RecordError(
-            f"{records[0].name} has one visit per prompt and no pass rates, so nothing can be "
-            "cached: name a table (--pass-rates)"
-        )
-    keys = [key for key in visits[0] if all(key in others for others in visits)]
-    if len(keys) < 2:
-        raise RecordError(
-            f"{', '.join(record.name for record in records)} share {len(keys)} prompts with "
-            f"{shown + oracle} rollouts: record the same prompts at every checkpoint"
-        )
-    _check_known(table, keys, records[0].name)
-    made = []
-    for record, of_key, name in zip(records, visits, names, strict=True):
-        rewards = [record.of_visit(of_key[key]) for key in keys]
-        sources = None
-        if record.sources is not None:
-            sources = [record.sources[record.prompt[of_key[key]]] for key in keys]
-        made.append(_stage(name, keys, rewards, shown, table, sources))
-    return made
-
-
-def _only_visits(record: RewardRecord, rollouts: int) -> dict[str, int]:
-    """The visit of each prompt with rollouts enough."""
-    if len(np.unique(record.prompt)) < len(record):
-        raise RecordError(
-            f"{record.name}: a prompt comes twice, so this is no checkpoint but a run: pass it "
-            "alone, or one record per checkpoint"
-        )
-    enough = np.flatnonzero(record.counts >= rollouts)
-    if len(enough) < 2:
-        raise RecordError(
-            f"{record.name}: {len(enough)} prompts have {rollouts} rollouts (the most is "
-            f"{int(record.counts.max())}): record more, or ask for a smaller oracle"
-        )
-    return {record.keys[record.prompt[v]]: int(v) for v in enough}
-
-
-def _check_known(table: PassRates, keys: list[str], name: str) -> None:
-    unknown = [key for key, row in zip(keys, table.rows(keys), strict=True) if row < 0]
-    if unknown:
-        raise RecordError(
-            f"{name}: {len(unknown)} of {len(keys)} prompts have no pass rate (first: "
-            f"{unknown[0]!r}): extend the table, or name the one of these prompts"
-        )
-
-
 def _rewards(record: RewardRecord, visits: IntArray) -> FloatArray:
     return np.concatenate([record.of_visit(int(v)) for v in visits])
-
-
-def _stage(
-    name: str,
-    keys: list[str],
-    rewards: list[FloatArray],
-    shown: int,
-    table: PassRates,
-    sources: list[str] | None,
-) -> Stage:
-    others = [r[shown:] for r in rewards]
-    halves = [(r[::2], r[1::2]) for r in others]
-    return Stage(
-        name,
-        keys,
-        np.stack([r[:shown] for r in rewards]),
-        np.array([r.mean() for r in others]),
-        np.array([_variance_of_mean(r) for r in others]),
-        table,
-        sources,
-        np.array([[half.mean() for half in pair] for pair in halves]).T,
-        np.array([[_variance_of_mean(half) for half in pair] for pair in halves]).T,
-    )
-
-
-def _variance_of_mean(rewards: FloatArray) -> float:
-    return float(rewards.var(ddof=1) / len(rewards))
 
 
 def _drift(record: RewardRecord, visits: IntArray) -> float:
@@ -282,4 +202,4 @@ def _drift(record: RewardRecord, visits: IntArray) -> float:
     if len(rewards) < 2:
         return 0.0
     between = float(np.var([r.mean() for r in rewards], ddof=1))
-    return between - float(np.mean([_variance_of_mean(r) for r in rewards]))
+    return between - float(np.mean([variance_of_mean(r) for r in rewards]))

@@ -30,8 +30,8 @@ def reduces(results: Results) -> Statement | None:
         if nothing := too_small(mse[REINFORCE]):
             return nothing
         cut = 1.0 - mse[BASIS] / mse[REINFORCE]
-        text = f"BASIS {mse[BASIS]:.4f}, REINFORCE++ {mse[REINFORCE]:.4f}, {cut:.0%} less" + _ours(
-            mse, lambda value: f"{1.0 - value / mse[REINFORCE]:.0%} less"
+        text = f"BASIS {mse[BASIS]:.4f}, REINFORCE++ {mse[REINFORCE]:.4f}, {_less(cut)}" + _ours(
+            mse, lambda value: _less(1.0 - value / mse[REINFORCE])
         )
         because = f"the reduction is {cut:.0%}: {ends(results, stage)}"
         return Finding(cut >= REDUCTION, text, because)
@@ -118,6 +118,10 @@ def _ours(mse: dict[str, float], judge: Callable[[float], str]) -> str:
         for name, label in _OURS.items()
         if name in mse
     )
+
+
+def _less(cut: float) -> str:
+    return f"{cut:.0%} less" if cut >= 0 else f"{-cut:.0%} more"
 
 
 def _below(value: float, eight: dict[str, float]) -> str:

@@ -6,6 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from basis_rl.lab.figures.cautions import (
+    LEAST_BATCHES,
+    LEAST_PROMPTS,
+    batches_are_equal,
+    few_prompts,
+)
 from basis_rl.lab.figures.difficulty import DifficultyBin
 from basis_rl.lab.figures.heterogeneity import HeterogeneityBin
 from basis_rl.lab.figures.numbers import pick
@@ -25,7 +31,7 @@ FLAT = 1.25
 DOUBLES = 1.6
 MUCH = 2.0
 OFTEN = 0.1
-LEAST_BATCHES = 10
+_OF_PROMPTS = f"bins of {LEAST_PROMPTS} prompts or more"
 
 
 def flat_over_heterogeneity(results: Results) -> Statement | None:
@@ -100,7 +106,7 @@ def flat_over_difficulty(results: Results) -> Statement | None:
         results,
         "Section 5.1, finding 2 (i), Fig. 3 c",
         "BASIS is nearly flat across prompt difficulty.",
-        f"highest bin at most {FLAT} times the lowest",
+        f"highest bin at most {FLAT} times the lowest; {_OF_PROMPTS}",
         find,
     )
 
@@ -123,7 +129,8 @@ def reinforce_is_best_in_the_middle(results: Results) -> Statement | None:
         results,
         "Section 5.1, finding 2 (ii), Fig. 3 c",
         "REINFORCE++ is best on prompts of medium difficulty and much worse on easy and hard ones.",
-        f"least in one of the three inner bins, both outer ones at least {MUCH:g} times that",
+        f"least in one of the three inner bins, both outer ones at least {MUCH:g} times that; "
+        f"{_OF_PROMPTS}",
         find,
     )
 
@@ -151,7 +158,7 @@ def groups_are_worst_in_the_middle(results: Results) -> Statement | None:
         results,
         "Section 5.1, finding 2 (iii), Fig. 3 c and 4",
         "GRPO and RLOO are worst on prompts of medium difficulty.",
-        "each has its highest MSE in one of the three inner bins",
+        f"each has its highest MSE in one of the three inner bins; {_OF_PROMPTS}",
         find,
     )
 
@@ -194,7 +201,8 @@ def groups_are_often_extreme(results: Results) -> Statement | None:
         results,
         "Section 5.1, finding 3, Fig. 3 d",
         "GRPO often returns a baseline of 0 or 1, particularly on easy and hard prompts.",
-        f"GRPO 8: in both outer bins at least {OFTEN:.0%}, and more than in any inner one",
+        f"GRPO 8: in both outer bins at least {OFTEN:.0%}, and more than in any inner one; "
+        f"{_OF_PROMPTS}",
         find,
     )
 
@@ -211,29 +219,29 @@ CLAIMS = (
 
 
 def _batch_bins(results: Results, stage: str, estimator: str) -> list[HeterogeneityBin]:
+    if batches_are_equal(results):
+        return []
     found = pick(results.heterogeneity, stage=stage, estimator=estimator)
     return [b for b in found if b.batches >= LEAST_BATCHES]
 
 
 def _difficulty(results: Results, stage: str, estimator: str) -> list[DifficultyBin]:
     found = pick(results.difficulty, stage=stage, estimator=estimator)
-    return [b for b in found if not np.isnan(b.mse)]
+    return [b for b in found if b.prompts >= LEAST_PROMPTS and not np.isnan(b.mse)]
 
 
 def _too_few_batches(results: Results) -> Finding | None:
     if not results.heterogeneity:
         return None
-    because = f"fewer than two of the five bins have {LEAST_BATCHES} batches: draw more"
-    return Finding(None, "not measured", because)
+    because = f"fewer than two of the five bins have {LEAST_BATCHES} batches: draw more (--batches)"
+    return Finding(None, "not measured", batches_are_equal(results) or because)
 
 
 def _too_few_values(results: Results, stage: str) -> Finding | None:
     if not results.difficulty:
         return None
-    rows = pick(results.difficulty, stage=stage, estimator=BASIS)
-    empty = [_values(row) for row in rows if np.isnan(row.mse)]
-    what = f"no prompt of values {', '.join(empty)} was drawn" if empty else "GRPO 8 is missing"
-    return Finding(None, "not measured", what)
+    because = few_prompts(results, stage) or "GRPO 8 is missing"
+    return Finding(None, "not measured", because)
 
 
 def _values(b: DifficultyBin) -> str:

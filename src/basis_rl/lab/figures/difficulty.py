@@ -20,7 +20,9 @@ class DifficultyBin:
     Attributes
     ----------
     rows : int
-        Drawn prompts, counted as often as they were drawn.
+        Drawn prompts, counted as often as they were drawn; bins by the whole oracle.
+    prompts : int
+        The same, each counted once.
     mse, low, high : float
         A prompt is put in its bin by one half of the oracle's rollouts and measured against the
         other half, whose sampling variance is taken off, and the other way round: with one oracle
@@ -42,6 +44,7 @@ class DifficultyBin:
     bin_low: float
     bin_high: float
     rows: int
+    prompts: int
     mse: float
     low: float
     high: float
@@ -80,6 +83,7 @@ def difficulty(draws: Draws) -> list[DifficultyBin]:
                     EDGES[b],
                     EDGES[b + 1],
                     int(inside.sum()),
+                    len(np.unique(draws.rows[inside])),
                     *mse,
                     mean_where(raw[e], inside),
                     between[0],

@@ -136,6 +136,11 @@ def draw(
     return Draws(stage, list(compared), rows, first, second, zeros, ones, betas)
 
 
+def half_of(prompts: int) -> int:
+    """A batch size, 2^k, of at most half the prompts: batches of more are much alike."""
+    return 1 << (max(prompts // 2, 2).bit_length() - 1)
+
+
 def mean_where(values: FloatArray, inside: BoolArray) -> float:
     """Mean of the values inside; NaN where there are none."""
     return float(values[inside].mean()) if inside.any() else float("nan")
@@ -163,10 +168,15 @@ def _estimate(estimator: Estimator, batch: RewardBatch) -> tuple[FloatArray, flo
 
 def _check(stage: Stage, compared: Sequence[Compared], batches: int, batch_size: int) -> None:
     prompts, width = stage.shown.shape
-    if batches < 1 or not 2 <= batch_size <= prompts:
+    if batches < 1 or batch_size < 2:
         raise RecordError(
-            f"stage {stage.name}: {batches} batches of {batch_size} prompts from {prompts}: draw "
-            "one or more, each of 2 prompts or more and no more than there are"
+            f"stage {stage.name}: {batches} batches of {batch_size} prompts: draw one or more, "
+            "each of 2 prompts or more"
+        )
+    if batch_size > prompts:
+        raise RecordError(
+            f"stage {stage.name} has {prompts} prompts, fewer than a batch of {batch_size}: choose "
+            f"--batch-size {half_of(prompts)}, or {prompts} at most"
         )
     most = max(c.rollouts for c in compared)
     if most > width:

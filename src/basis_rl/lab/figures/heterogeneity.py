@@ -49,7 +49,8 @@ class HeterogeneityBin:
 
 def scores(draws: Draws) -> FloatArray:
     """Heterogeneity of each batch: standard deviation of its oracle values, shape (N,)."""
-    return np.asarray(draws.stage.oracle[draws.rows].std(axis=1))
+    # Sorted, so that batches of the same prompts are alike to the last bit.
+    return np.asarray(np.sort(draws.stage.oracle[draws.rows], axis=1).std(axis=1))
 
 
 def heterogeneity(draws: Draws) -> list[HeterogeneityBin]:

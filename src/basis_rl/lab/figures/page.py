@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import html
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
 from basis_rl.html_page import document, figure, number_table, plain_table
+from basis_rl.lab.figures.cautions import cautions
 from basis_rl.lab.figures.page_tables import numbers_of
 from basis_rl.lab.figures.paper import Results
 from basis_rl.lab.figures.statements import VERDICTS, Statement
@@ -18,6 +20,8 @@ STYLE = """
   break-inside: avoid; }
 .statement p, .statement ul { margin: .3rem 0; }
 .statement ul { padding-left: 1.2rem; } .statement b { margin-right: .4rem; }
+.caution { border-left: 4px dashed #D55E00; padding: .4rem .8rem; }
+.contents { font-size: .9rem; padding-left: 1.2rem; }
 .yes { border-color: #007F5C; } .no { border-color: #D55E00; border-left-style: double;
   border-left-width: 6px; } .unknown { border-left-style: dashed; }
 details { margin: .4rem 0 1rem; } summary { cursor: pointer; color: #0072B2; }
@@ -56,6 +60,7 @@ _CAPTIONS = {
     "8": "β that the paper's preset chooses, and its running median; dashed, what Eq. 5 as "
     "printed would choose.",
 }
+_MEASURED, _STATEMENTS, _SETTINGS = "What was measured", "The paper's statements", "Settings"
 _SEVERAL_PANELS = ("2", "4", "5")
 _STAGE_CAPTION = "β that the paper's preset chooses in the batches of each stage."
 
@@ -88,17 +93,36 @@ def page(
     parts = [
         f"<h1>{html.escape(title)}</h1>",
         f'<p class="verdict">{html.escape(verdict(found))}</p>',
-        "<h2>What was measured</h2>",
+        *(f'<p class="caution">{html.escape(text)}</p>' for text in cautions(results)),
+        _contents(images, found),
+        _heading(_MEASURED),
         f"<p>{html.escape(_measured(results))}</p>",
         _stage_table(results),
-        "<h2>The paper's statements</h2>" if found else "",
-        *(_statement(statement) for statement in found),
         *(_figure(results, figure_name, image) for figure_name, image in images.items()),
-        "<h2>Settings</h2>",
+        _heading(_STATEMENTS) if found else "",
+        *(_statement(statement) for statement in found),
+        _heading(_SETTINGS),
         f"<pre>{html.escape(command)}</pre>",
         plain_table(_settings(results, seconds), "setting"),
     ]
     return document(title, parts, style=STYLE)
+
+
+def _contents(images: Mapping[str, bytes], found: Sequence[Statement]) -> str:
+    """Links to the parts of the page, in their order."""
+    parts = [_MEASURED, *(_TITLES[name] for name in images)]
+    parts += [_STATEMENTS] if found else []
+    links = (f'<li><a href="#{_anchor(p)}">{html.escape(p)}</a></li>' for p in (*parts, _SETTINGS))
+    return f'<ul class="contents">{"".join(links)}</ul>'
+
+
+def _heading(title: str) -> str:
+    return f'<h2 id="{_anchor(title)}">{html.escape(title)}</h2>'
+
+
+def _anchor(title: str) -> str:
+    """Title up to a colon, in letters that need no escape: "figure-3-a"."""
+    return "-".join(re.findall("[a-z0-9]+", title.partition(":")[0].lower()))
 
 
 def verdict(found: Sequence[Statement]) -> str:
@@ -175,7 +199,7 @@ def _figure(results: Results, name: str, image: bytes) -> str:
     if name[0] in "34":
         caption = f"{results.main_stage.capitalize()} stage. {caption}"
     shown = figure(image, caption, kind="svg", wide=name in _SEVERAL_PANELS)
-    return f"<h2>{html.escape(_TITLES[name])}</h2>{shown}{_numbers(results, name)}"
+    return f"{_heading(_TITLES[name])}{shown}{_numbers(results, name)}"
 
 
 def _numbers(results: Results, name: str) -> str:

@@ -73,9 +73,9 @@ def _difficulty_rows(results: Results, without: str, *, errors: bool, extremes: 
             continue
         extreme = "" if np.isnan(row.frequency) else f"{row.frequency:.1%}"
         told = (_with_interval(row) if errors else ()) + ((extreme,) if extremes else ())
-        rows.append((row.label, _span(row, 1), row.rows, *told))
+        rows.append((row.label, _span(row, 1), row.prompts, row.rows, *told))
     told = (_MSE if errors else ()) + (("exactly 0 or 1",) if extremes else ())
-    return ("estimator", "value", "rows", *told), rows
+    return ("estimator", "value", "prompts", "rows", *told), rows
 
 
 def _sensitivity_rows(results: Results) -> Table:

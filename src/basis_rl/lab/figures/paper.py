@@ -57,7 +57,15 @@ class Settings:
 
 @dataclass(frozen=True)
 class Results:
-    """Numbers of the figures; a list is empty where a figure was not asked for."""
+    """Numbers of the figures; a list is empty where a figure was not asked for.
+
+    Rows belong to their stage by its name, here as in the CSV files.
+
+    Raises
+    ------
+    RecordError
+        If two stages have one name.
+    """
 
     stages: list[Stage]
     settings: Settings
@@ -71,6 +79,15 @@ class Results:
     sensitivity: list[fig5.SensitivityPoint] = field(default_factory=list)
     beta_steps: list[BetaStep] = field(default_factory=list)
     beta_stages: list[BetaStage] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        names = [stage.name for stage in self.stages]
+        for name in names:
+            if names.count(name) > 1:
+                raise RecordError(
+                    f"{names.count(name)} stages are called {name!r}, and their numbers would be "
+                    "mixed: give each its own name"
+                )
 
     @property
     def main_stage(self) -> str:
@@ -123,7 +140,8 @@ def paper_figures(
     Raises
     ------
     RecordError
-        If a figure's name is unknown, or the stages do not suffice (see `draw`).
+        If a figure's name is unknown, two stages have one name, or the stages do not suffice
+        (see `draw`).
     """
     settings = settings or Settings()
     for name in figures:

@@ -12,9 +12,9 @@ import numpy as np
 
 from basis_rl import estimators
 from basis_rl.batch import FloatArray, IntArray, RewardBatch
-from basis_rl.errors import ConfigError, nearest
+from basis_rl.errors import ConfigError
 from basis_rl.estimators.base import Estimator
-from basis_rl.estimators.registry import pass_rates_use
+from basis_rl.estimators.registry import nearest_name, pass_rates_use
 from basis_rl.lab.gradient.pool import RolloutPool
 from basis_rl.passrates.table import PassRates
 
@@ -245,7 +245,7 @@ def _wanted(names: Sequence[str] | None, table: PassRates | None) -> list[str]:
     every = sorted({*known, *DEFAULT})
     for name in names:
         if name not in every:
-            raise ConfigError(f"no estimator is named {name!r}{nearest(name, every)}")
+            raise ConfigError(f"no estimator is named {name!r}{nearest_name(name, every)}")
         if list(names).count(name) > 1:
             raise ConfigError(f"estimator {name!r} is named twice: name each once")
     return list(names)

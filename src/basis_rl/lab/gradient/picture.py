@@ -10,14 +10,17 @@ import numpy as np
 from basis_rl.drawing import STYLES, plain
 from basis_rl.lab.gradient.noise import Figure as Interval
 from basis_rl.lab.gradient.noise import GradientNoise
-from basis_rl.lab.gradient.table import by_estimator
+from basis_rl.lab.gradient.table import by_estimator, sees_more
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 def noise_figure(noise: Sequence[GradientNoise]) -> Figure:
-    """Signal-to-noise ratio per rollout of each estimator, in both layouts, with intervals."""
+    """Signal-to-noise ratio per rollout of each estimator, in both layouts, with intervals.
+
+    Hollow are estimators that see more rollouts than are trained on.
+    """
     from matplotlib.figure import Figure
 
     pairs = by_estimator(noise)
@@ -43,9 +46,22 @@ def noise_figure(noise: Sequence[GradientNoise]) -> Figure:
             capsize=2,
             label=label,
         )
+        free = np.array([sees_more(one) for one in ones])
+        axes.plot(
+            values[free],
+            (places + (number - 0.5) * 0.25)[free],
+            color=style["color"],
+            marker=style["marker"],
+            markerfacecolor="white",
+            linestyle="none",
+            zorder=4,
+        )
     axes.set_yticks(places, [pair.label for pair in pairs])
     axes.invert_yaxis()
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
-    axes.set_xlabel("signal-to-noise ratio of the gradient per rollout, x 1000")
+    title = "signal-to-noise ratio of the gradient per rollout, x 1000"
+    for shown in sorted({p.different.layout.shown for p in pairs if sees_more(p.different)}):
+        title += f"\n(hollow: one of {shown} rollouts seen is counted)"
+    axes.set_xlabel(title)
     figure.legend(loc="outside upper center", ncols=2, frameon=False)
     return figure

@@ -90,8 +90,14 @@ def lines(noise: Sequence[GradientNoise]) -> list[str]:
     ]
     for pair in pairs:
         cells = [_cell(Figure.of(1000 * one.snr)) for one in (pair.different, pair.groups)]
+        cells[0] += "*" if sees_more(pair.different) else " "
         gain = _cell(Figure.of(pair.gain))
-        found.append(f"{pair.label:{width}}{cells[0]:>24}{cells[1]:>24}{gain:>22}")
+        found.append(f"{pair.label:{width}}{cells[0]:>25}{cells[1]:>23}{gain:>22}")
+    for shown in sorted({p.different.layout.shown for p in pairs if sees_more(p.different)}):
+        found.append(
+            f"* a thought experiment: {shown} rollouts of each prompt are seen, and one of them is "
+            "trained on and counted"
+        )
     titles = f"{'noise':>22}{'between':>9}{'scale':>20}{'cosine':>8}{'of a batch':>12}"
     for head, which in zip(heads, ("different", "groups"), strict=True):
         found += ["", f"{head:{width}}{titles}"]
@@ -127,6 +133,11 @@ def by_estimator(noise: Sequence[GradientNoise]) -> list[Pair]:
         Pair(found[name, GROUPS].label, found[name, DIFFERENT], found[name, GROUPS])
         for name in names
     ]
+
+
+def sees_more(one: GradientNoise) -> bool:
+    """Whether the estimator saw rollouts that are not trained on."""
+    return one.layout.shown > one.layout.trained
 
 
 def shares(noise: Sequence[GradientNoise]) -> list[str]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -24,7 +23,6 @@ Progress = Callable[[int, int], None]
 # Their baselines leave the own rollout out, so that groups of them compare with the others.
 _GROUPS = ("leave-one-out", "james-stein")
 WITHOUT = " without pass rates"
-_FEW = 24
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,8 +102,9 @@ def usable(
         ]
     if not chosen:
         raise ConfigError(
-            f"{', '.join(names or [])}: such baselines cannot be compared at {rollouts} rollout(s) "
-            "of a prompt: name one that needs no group, such as 'basis-robust'"
+            f"{', '.join(names or [])}: such baselines cannot be compared at {rollouts} "
+            f"rollout{'' if rollouts == 1 else 's'} of a prompt: name one that needs no group, "
+            "such as 'basis-robust'"
         )
     return chosen
 
@@ -140,28 +139,13 @@ def option_of(contender: Contender, record: RewardRecord) -> Option:
     has_table = record.pass_rates is not None and not contender.name.endswith(WITHOUT)
     takes = registry.pass_rates_use(contender.estimator) != "none"
     estimator = contender.make(record.pass_rates if has_table else None)
-    batch = _first_batch(record)
-    estimator.estimate(batch)
-    # A common shift and its variances are a few numbers however many prompts there are.
-    numbers = numbers_in(estimator.state_dict())
     return Option(
         contender.name,
         contender.label,
         uses_cache=has_table and takes,
-        remembers=numbers >= max(len(set(batch.keys)), _FEW),
-        follows=numbers > 0 or not takes,
+        remembers=estimator.remembers,
+        follows=estimator.follows,
     )
-
-
-def numbers_in(state: Any) -> int:
-    """How many values a state holds."""
-    if isinstance(state, np.ndarray):
-        return state.size
-    if isinstance(state, Mapping):
-        return sum(map(numbers_in, state.values()))
-    if isinstance(state, list | tuple):
-        return sum(map(numbers_in, state))
-    return int(isinstance(state, int | float) and not isinstance(state, bool))
 
 
 def with_steps_of(record: RewardRecord, visits: int) -> RewardRecord:

@@ -9,7 +9,7 @@ import numpy as np
 
 from basis_rl.lab.contenders import Contender
 from basis_rl.lab.recommend.cache_sizes import thinned
-from basis_rl.lab.recommend.choice import Option
+from basis_rl.lab.recommend.choice import TOLERANCE, Option
 from basis_rl.lab.recommend.judge import Judge
 from basis_rl.lab.recommend.noise import Shown, exceeding, interval_of
 from basis_rl.lab.record import RewardRecord
@@ -17,8 +17,6 @@ from basis_rl.passrates.table import PassRates
 
 Progress = Callable[[int, int], None]
 SIZES = (2, 4, 8, 16, 32, 64)
-# With that much more noise, a cache makes no difference worth speaking of.
-CAUGHT_UP = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,11 +153,11 @@ def batch_sizes(
     ]
 
 
-def catch_up(shown: Shown, options: list[Option]) -> int | None:
+def catch_up(shown: Shown, options: list[Option], *, tolerance: float = TOLERANCE) -> int | None:
     """Visit of a prompt, from 1, from which on no cache does as well as one; None if never.
 
     That is where the noise of the best baseline without pass rates, over all later visits, exceeds
-    that of the best with them by less than `CAUGHT_UP`.
+    that of the best with them by no more than the tolerance.
     """
     best = {}
     for uses in (True, False):
@@ -171,7 +169,7 @@ def catch_up(shown: Shown, options: list[Option]) -> int | None:
     for visit in range(last + 1):
         rows = shown.visit >= visit
         with_cache, without = (shown.noise[best[uses]][rows].mean() for uses in (True, False))
-        if without <= with_cache * (1.0 + CAUGHT_UP):
+        if without <= with_cache * (1.0 + tolerance):
             return visit + 1
     return None
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from basis_rl.drawing import GREY, STYLES, plain
 from basis_rl.drawing import picture as drawn
+from basis_rl.lab.recommend.choice import Ranked
 from basis_rl.lab.recommend.run import Recommendation
+from basis_rl.lab.recommend.words import GROUP
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BASELINES = 12  # side by side
+GROUP_LABEL = f"GRPO, group of {GROUP} (own left out)"
 
 
 def picture(found: Recommendation) -> bytes:
@@ -56,6 +59,10 @@ def _by_step(axes: Axes, found: Recommendation) -> None:
         least = min(least, *low)
         axes.fill_between(x, low, high, color=style["color"], alpha=0.12, linewidth=0)
         axes.plot(x, values, linewidth=1.6, markersize=4.5, label=label, **style)
+    error = group_error(found)
+    if error is not None:
+        axes.axhline(error, color=GREY, linewidth=1.2, linestyle=(0, (6, 3)), label=GROUP_LABEL)
+        least = min(least, error)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     if least > 0:
         axes.set_yscale("log")
@@ -70,25 +77,86 @@ def _side_by_side(axes: Axes, found: Recommendation) -> None:
     """How many rollouts each baseline needs for the noise that the chosen one leaves."""
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-    rows = found.choice.distinct[:BASELINES]
+    rows = bars_of(found)
     chosen = found.choice.chosen
     axes.set_title(
-        f"Rollouts needed for the same noise, {chosen.option.name} = 1", loc="left", fontsize=10
+        f"Rollouts needed for the same noise, {chosen.option.label} = 1", loc="left", fontsize=10
     )
-    for y, each in enumerate(rows):
-        low, high = each.behind - each.behind_low, each.behind_high - each.behind
+    # What is far behind would leave no room to tell the others apart.
+    end = 1.05 * max(bar.high for bar in rows if not bar.added) - 0.05
+    for y, bar in enumerate(rows):
+        if bar.value > end:
+            axes.plot([end], [y], marker=">", markersize=6, color=GREY)
+            axes.annotate(
+                f"{bar.value:.3g}  ",
+                (end, y),
+                ha="right",
+                va="center",
+                fontsize=8,
+                color=GREY,
+            )
+            continue
+        is_chosen = bar.label == chosen.option.label
         axes.errorbar(
-            [1 + each.behind],
+            [bar.value],
             [y],
-            xerr=[[max(low, 0.0)], [max(high, 0.0)]],
+            xerr=[[max(bar.value - bar.low, 0.0)], [max(bar.high - bar.value, 0.0)]],
             capsize=3,
-            marker="o" if each is chosen else "s",
-            markersize=7 if each is chosen else 5,
+            marker="o" if is_chosen else "s",
+            markersize=7 if is_chosen else 5,
             linestyle="none",
-            color=STYLES[0]["color"] if each is chosen else GREY,
+            color=STYLES[0]["color"] if is_chosen else GREY,
         )
     axes.axvline(1, color=GREY, linewidth=0.8)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:.3g}"))
-    axes.set_yticks(range(len(rows)), [each.option.name for each in rows], fontsize=8)
+    axes.set_yticks(range(len(rows)), [bar.label for bar in rows], fontsize=8)
     axes.set_ylim(len(rows) - 0.4, -0.6)
+
+
+class Bar(NamedTuple):
+    """Rollouts that a baseline needs for the noise of the chosen one, with 95% interval.
+
+    Attributes
+    ----------
+    label : str
+    value, low, high : float
+    added : bool
+        Whether it is there for comparison, however far behind.
+    """
+
+    label: str
+    value: float
+    low: float
+    high: float
+    added: bool = False
+
+
+def bars_of(found: Recommendation) -> list[Bar]:
+    """The best baselines, the batch's mean and the mean of a group, least first."""
+    choice = found.choice
+    shown = choice.distinct[:BASELINES]
+    bars = [_bar(each) for each in shown]
+    mean = choice.find("batch-mean")
+    if mean is not None and mean not in shown:
+        bars.append(_bar(mean)._replace(added=True))
+    error = group_error(found)
+    if error is not None:
+        chosen = choice.chosen
+        noise = found.curves.within + error
+        bars.append(
+            Bar(GROUP_LABEL, noise / chosen.noise, noise / chosen.high, noise / chosen.low, True)
+        )
+    return sorted(bars, key=lambda bar: bar.value)
+
+
+def _bar(each: Ranked) -> Bar:
+    return Bar(each.option.label, 1 + each.behind, 1 + each.behind_low, 1 + each.behind_high)
+
+
+def group_error(found: Recommendation) -> float | None:
+    """Squared error of the mean of a group's other rollouts; None if the record does not tell."""
+    within = found.curves.within
+    if found.judge.as_logged or found.judge.rollouts > 1 or not within > 0:
+        return None
+    return within / (GROUP - 1)

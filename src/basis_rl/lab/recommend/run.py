@@ -17,7 +17,7 @@ from basis_rl.lab.recommend.facts import Facts, facts_of
 from basis_rl.lab.recommend.judge import Judge, option_of, usable, without_pass_rates
 from basis_rl.lab.recommend.more import BatchSize, CacheSize, batch_sizes, cache_sizes, catch_up
 from basis_rl.lab.recommend.noise import Shown
-from basis_rl.lab.recommend.warn import warnings_of
+from basis_rl.lab.recommend.warn import doubt_of, warnings_of
 from basis_rl.lab.record import RewardRecord
 from basis_rl.lab.replaying.plan import ORACLE
 
@@ -47,7 +47,7 @@ class Recommendation:
         What smaller caches would do, none first; empty if there is none to make smaller.
     catch_up : int or None
         From this visit of a prompt on (the first is 1), the best baseline without pass rates is
-        within 2% of the noise of the best with them; None if never.
+        within the tolerance of the noise of the best with them; None if never.
     batches : list of BatchSize
         The chosen baseline at other batch sizes.
     curves : Curves
@@ -75,10 +75,15 @@ class Recommendation:
         """Name of the contender to use."""
         return self.choice.chosen.option.name
 
+    @property
+    def doubt(self) -> str:
+        """Why the record cannot tell which baseline is best; empty where it can."""
+        return doubt_of(self.facts, self.choice)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON types; numbers that are not finite are null."""
         found = dataclasses.asdict(self)
-        found["estimator"] = self.estimator
+        found |= {"estimator": self.estimator, "doubt": self.doubt}
         plain: dict[str, Any] = _plain(found)
         return plain
 
@@ -153,7 +158,7 @@ def recommend(
         judge,
         cache_made,
         caches,
-        catch_up(shown, options),
+        catch_up(shown, options, tolerance=tolerance),
         batches,
         curves_of(shown, choice),
         warnings_of(facts, choice, judge, shown, cache_made=cache_made),

@@ -17,6 +17,10 @@ MANY_CONSTANT = 0.25
 HEAVY_TAILS = 12.0  # kurtosis; a Laplace distribution has 6
 LITTLE = 1e-4  # variance of rewards between 0 and 1
 SURE = 0.9
+# With less, a record says nothing of which baseline is best.
+LEAST_SURE = 0.6
+LEAST_PROMPTS = 32
+LEAST_VISITS = 128
 # The pass rates as baselines, once the whole batch has told how far the policy has come.
 _SHIFTED = "basis-robust"
 
@@ -31,6 +35,17 @@ def warnings_of(
         *_of_cache(facts, choice, shown, cache_made=cache_made),
         *_of_choice(choice),
     ]
+
+
+def doubt_of(facts: Facts, choice: Choice) -> str:
+    """Why a record cannot tell which baseline is best; empty where it can."""
+    if facts.prompts < LEAST_PROMPTS:
+        return f"it has {facts.prompts} prompt{'' if facts.prompts == 1 else 's'}"
+    if facts.visits < LEAST_VISITS:
+        return f"it has {facts.visits} visits"
+    if choice.sure < LEAST_SURE:
+        return f"any answer would be {choice.sure:.0%} sure"
+    return ""
 
 
 def _of_rewards(facts: Facts) -> Iterator[str]:
@@ -91,7 +106,7 @@ def _of_visits(facts: Facts, judge: Judge) -> Iterator[str]:
             f"Visits have {size:g} rollout{'' if size == 1 else 's'}, too few to set others aside, "
             "so each baseline is judged by the very reward that it is for and does not know. That "
             "is fair to all, but noisier than judging by other rollouts of the same visit"
-            f"{', and does not tell how far they are from a perfect one' if size == 1 else ''}."
+            ", and does not tell how far they are from a perfect one."
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from basis_rl.lab.recommend.choice import Ranked
+from basis_rl.lab.recommend.choice import Choice, Ranked
 from basis_rl.lab.recommend.judge import WITHOUT
 from basis_rl.lab.recommend.more import CacheSize
 from basis_rl.lab.recommend.run import Recommendation
@@ -12,7 +12,7 @@ from basis_rl.lab.recommend.run import Recommendation
 GROUP = 8  # what a group's mean is shown at, for comparison
 # More is no figure: the error cannot be told from none.
 _MOST_ROLLOUTS = 200
-_ALIKE = 0.02  # as many more rollouts are not worth a change
+_NOTHING = 5e-4  # shown as 0.0%
 
 
 def paragraphs(found: Recommendation) -> list[str]:
@@ -48,12 +48,21 @@ def _use(found: Recommendation) -> str:
     choice = found.choice
     chosen, best = choice.chosen, choice.best
     shown = ", ".join(f"{key}: {value}" for key, value in found.settings.items())
-    text = f"Use {call(chosen)}; in a training configuration, estimator: {{{shown}}}."
-    if best is not chosen:
-        text += (
-            f" {best.option.label} leaves {_percent(choice.best_by)} less noise, which is not "
-            f"worth {_costs(best, chosen)}."
+    config = f"in a training configuration, estimator: {{{shown}}}."
+    if found.doubt:
+        return (
+            f"This record cannot tell which baseline is best: {found.doubt}. {call(chosen)} is as "
+            f"safe a choice as any, since none compared here did over {choice.tolerance:.0%} "
+            f"better; {config}"
         )
+    text = f"Use {call(chosen)}; {config}"
+    if best is not chosen:
+        less = "no" if choice.best_by < _NOTHING else _percent(choice.best_by)
+        text += (
+            f" {best.option.label} leaves {less} less noise, which is not worth "
+            f"{_costs(best, chosen)}."
+        )
+    text += _still(choice)
     if math.isfinite(choice.sure):
         text += (
             f" It is {_sure(choice.sure)} sure that no baseline compared here leaves over "
@@ -69,19 +78,34 @@ def _use(found: Recommendation) -> str:
     return text
 
 
+def _still(choice: Choice) -> str:
+    """Why a baseline that stands still while the policy moves is good enough, if it is."""
+    if choice.chosen.option.follows:
+        return ""
+    most = choice.chosen.noise * (1.0 + choice.tolerance)
+    able = next((e for e in choice.ranked if e.option.follows and e.noise <= most), None)
+    text = " It stands still while the policy moves, which did no harm within this record: "
+    if able is None:
+        return f"{text}nothing that follows the policy is within {choice.tolerance:.0%} of it."
+    return (
+        f"{text}{able.option.label}, which follows the policy, has {_signed(able.behind)} noise "
+        f"and needs {_costs(able, choice.chosen)} besides. In a longer run it may."
+    )
+
+
 def _gain(found: Recommendation) -> str:
     """How far it is from a perfect baseline, and how far others are."""
     choice, rollouts = found.choice, found.judge.rollouts
     chosen = choice.chosen
     mean = choice.find("batch-mean")
-    if not math.isfinite(chosen.excess):
+    # A single reward does not tell how far a baseline is from a perfect one.
+    if found.judge.as_logged or not math.isfinite(chosen.excess):
         return _against(found)
-    about = "about " if found.judge.as_logged else ""
     text = (
         f"A baseline's error adds to the noise of the gradient. With it the noise per rollout is "
-        f"{about}{_percent(max(chosen.excess, 0.0))} above that of a perfect baseline"
+        f"{_percent(max(chosen.excess, 0.0))} above that of a perfect baseline"
     )
-    if not found.judge.as_logged and chosen.mse > 0:
+    if chosen.mse > 0:
         low, high = max(chosen.mse_low, 0.0), chosen.mse_high
         text += f" (mean squared error {chosen.mse:.4f}, {low:.4f} to {high:.4f})"
     if chosen.mse_low > 0 and chosen.rollouts < _MOST_ROLLOUTS:
@@ -142,13 +166,15 @@ def _cache(found: Recommendation) -> str:
         f"The cache has {_rollouts(whole.rollouts)} a prompt. With fewer of them, and the "
         f"baseline that suits them best, the noise changes by: {', '.join(parts)}."
     )
+    if found.doubt:
+        return text
     if found.facts.visits_per_prompt >= 2:  # else the record says nothing of a run's length
         cheapest = min(sizes, key=lambda size: size.total)
         text += (
             f" The whole cache costs {_times(whole.cost)} the rollouts of a run as long as this "
             f"record. {_cheapest(cheapest, whole)}"
         )
-    text += _enough(sizes)
+    text += _enough(sizes, found.choice.tolerance)
     if found.facts.visits_per_prompt < 2:
         return text
     if found.catch_up is None:
@@ -161,10 +187,10 @@ def _cache(found: Recommendation) -> str:
     return text
 
 
-def _enough(sizes: list[CacheSize]) -> str:
+def _enough(sizes: list[CacheSize], tolerance: float) -> str:
     """The smallest cache that does as well as the whole one, or what the last doubling brought."""
     whole = sizes[-1]
-    enough = next(size for size in sizes if size.behind <= _ALIKE)
+    enough = next(size for size in sizes if size.behind <= tolerance)
     if enough.rollouts < whole.rollouts and enough.rollouts:
         low, high = _signed(enough.behind_low), _signed(enough.behind_high)
         return (
@@ -195,7 +221,7 @@ def _batch(found: Recommendation) -> str:
         for each in found.batches
         if each.prompts != found.judge.batch_size
     ]
-    steady = all(abs(each.behind) <= _ALIKE for each in found.batches)
+    steady = all(abs(each.behind) <= found.choice.tolerance for each in found.batches)
     end = "no reason to change it" if steady else "the baseline learns from the rest of the batch"
     return (
         f"Batches here have {found.judge.batch_size} prompts; noise per rollout at other sizes: "
@@ -245,8 +271,10 @@ def _count(number: int, what: str) -> str:
 
 
 def _percent(share: float) -> str:
+    share = share if abs(share) >= _NOTHING else 0.0  # no "-0.0%"
     return f"{share:.1%}" if abs(share) < 0.1 else f"{share:.0%}"
 
 
 def _signed(share: float) -> str:
+    share = share if abs(share) >= _NOTHING else 0.0
     return f"{share:+.1%}" if abs(share) < 0.1 else f"{share:+.0%}"

@@ -193,11 +193,27 @@ def _too_small(record: RewardRecord, rollouts: int, cache_rollouts: int, left: I
     uncached = record.pass_rates is not None or cache_rollouts == 0
     most = int(left.max() if uncached else record.counts.max())
     if uncached or most < rollouts + ORACLE:
+        other = "`basis-rl lab recommend` takes such a record, or "
         return (
-            f"{record.name}: the largest visit has {most} rollouts, and a replay needs {wanted}: "
-            "sample more rollouts of each prompt"
+            f"{record.name}: the largest visit has {most} rollout{'' if most == 1 else 's'}, and a "
+            f"replay needs {wanted}: {'' if rollouts > 1 else other}sample more rollouts of each "
+            "prompt"
         )
     return (
         f"{record.name}: the cache of {cache_rollouts} rollouts leaves at most {left.max()} of a "
-        f"visit, and a replay needs {wanted}: choose a smaller cache, or name pass rates"
+        f"visit, and a replay needs {wanted}: choose a cache of "
+        f"{_fitting(record, rollouts, cache_rollouts)}, or name pass rates (--pass-rates)"
     )
+
+
+def _fitting(record: RewardRecord, rollouts: int, cache_rollouts: int) -> str:
+    """A cache, a power of two, that leaves nine in ten prompts a visit to replay."""
+    size = 1 << max((cache_rollouts - 1).bit_length() - 1, 0)
+    prompts = len(np.unique(record.prompt))
+    while size:
+        cached, taken = _cache_of(record, size)
+        left = np.where(taken, 0, record.counts - cached)
+        if len(np.unique(record.prompt[left >= rollouts + ORACLE])) >= COVERED * prompts:
+            return f"{size} (--cache {size})"
+        size //= 2
+    return "none (--cache 0)"

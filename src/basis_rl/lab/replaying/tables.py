@@ -106,7 +106,8 @@ def note_lines(replay: Replay) -> list[str]:
     """What the reader must know beside the numbers."""
     notes = [f"left out {name}: {reason}" for name, reason in replay.left_out.items()]
     if replay.dropped:
-        notes.append(f"left out {replay.dropped} visits with too few rollouts")
+        ending = "" if replay.dropped == 1 else "s"
+        notes.append(f"left out {replay.dropped} visit{ending} with too few rollouts")
     computed = [
         each.label for each, shown in zip(replay.contenders, replay.shown, strict=True) if not shown
     ]

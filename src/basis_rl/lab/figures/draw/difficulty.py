@@ -80,6 +80,6 @@ def _frequencies(axes: Axes, rows: list[DifficultyBin]) -> None:
 
 
 def _bins(axes: Axes, rows: list[DifficultyBin]) -> None:
-    labels = {row.bin: f"{row.bin_low:g} to {row.bin_high:g}" for row in rows}
+    labels = {row.bin: f"{row.bin_low:g} to {row.bin_high:g}\n({row.prompts})" for row in rows}
     axes.set_xticks(list(labels), list(labels.values()), fontsize=8.5)
-    axes.set_xlabel("value of the prompt")
+    axes.set_xlabel("value of the prompt (in brackets: number of prompts)")
