@@ -56,6 +56,23 @@ def test_bytes_are_no_list_of_numbers(tmp_path: Path) -> None:
         import_pass_rates(tmp_path / "x.parquet", reward_column="r")
 
 
+def test_an_unknown_format_names_options_and_who_has_them(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("prompt,reward,step\na,1,1\n")
+    with pytest.raises(PassRatesError, match=r"\(--reward-column reward\)") as refused:
+        import_pass_rates(path)
+    # Of these `lab` has none.
+    alone = str(refused.value).split("let `basis-rl cache import` take")[0]
+    for option in ("--successes-column", "--n", "--rate-column", "--unit"):
+        assert option in str(refused.value)
+        assert option not in alone
+    path.write_text("prompt,right\na,1\n")
+    with pytest.raises(PassRatesError, match=r"\(--reward-column\), .*columns are prompt, right$"):
+        import_pass_rates(path)
+    with pytest.raises(PassRatesError, match="--reward-column and --rate-column are both given"):
+        import_pass_rates(path, reward_column="right", rate_column="right")
+
+
 @pytest.mark.parametrize(
     ("value", "options", "words"),
     [

@@ -349,7 +349,7 @@ def test_columns_of_counts_and_of_rates() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "none is named: name the one column that holds the result"),
+        ({}, "of no known format: name the column with the rewards"),
         ({"rate_column": "rat"}, "did you mean 'rate'"),
         ({"rate_column": "rate", "unit": "share"}, "unit is 'share'"),
         ({"rate_column": "tries"}, r"tries is '8', no rate \(0 to 1\): say what it is with --unit"),

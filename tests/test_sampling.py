@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -208,6 +209,8 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         sampler().draw(0, 11)
     with pytest.raises(ConfigError, match="no prompts"):
         PromptSampler([], known)
+    with pytest.raises(ConfigError, match=r"is a Zero: .*expected_spread"):
+        PromptSampler(KEYS, create("zero"))  # type: ignore[arg-type]
     for bad, word in ((np.full(10, np.inf), "inf"), (-SPREADS, "-0.5"), (np.ones(3), "shape")):
         with pytest.raises(BasisError, match=word):
             PromptSampler(KEYS, lambda *_, bad=bad: bad).draw(0, 2)
@@ -215,6 +218,39 @@ def test_what_cannot_be_drawn_is_refused() -> None:
     it.draw(0, 2)
     with pytest.raises(BasisError, match="drew no batch of these 1 prompts"):
         it.used(["p3"])
+
+
+def test_the_loop_of_the_docs_goes_on_after_a_restart() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "sampler.md").read_text()
+    block = page[page.index("sampler = PromptSampler(") :].split("```")[0]
+    start, loop = block.split("for number", 1)
+    shown = next(line for line in loop.splitlines() if "batch = ..." in line)
+    loop = "for number" + loop.replace(shown, "    batch = rollouts_of(number, rows)")
+    loop = loop.replace("size=64", "size=4")
+    keys, drawn = [f"p{i}" for i in range(20)], []
+
+    def rollouts_of(number: int, rows: np.ndarray) -> RewardBatch:
+        drawn.append((number, rows.tolist()))
+        rewards = np.random.default_rng(number).integers(0, 2, len(rows))
+        return RewardBatch([keys[row] for row in rows], rewards, step=number)
+
+    def run(steps: int, state: dict[str, Any] | None) -> dict[str, Any]:
+        names = {"PromptSampler": PromptSampler, "keys": keys, "rollouts_of": rollouts_of}
+        names |= {"estimator": create("basis-online"), "steps": steps}
+        exec(start, names)
+        parts = ("sampler", "estimator")
+        if state is not None:
+            for part in parts:
+                names[part].load_state_dict(state[part])  # type: ignore[attr-defined]
+        exec(loop, names)
+        return {part: names[part].state_dict() for part in parts}  # type: ignore[attr-defined]
+
+    run(6, None)
+    whole = list(drawn)
+    drawn.clear()
+    run(6, run(3, None))
+    assert drawn == whole
+    assert [number for number, _ in drawn] == list(range(6))
 
 
 def test_prompts_in_the_data_twice_keep_their_weight() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from basis_rl import (
     Zero,
     estimators,
 )
+from basis_rl.errors import nearest
 from basis_rl.estimators import registry
 from basis_rl.estimators.base import Estimator
 
@@ -73,7 +76,7 @@ def test_group_mean_refuses_an_epsilon_that_cannot_divide(epsilon):
 @pytest.mark.parametrize("make", [GroupMean, LeaveOneOut])
 def test_one_rollout_for_every_prompt_is_refused(make):
     for keys in (["a"], ["a", "b"]):
-        with pytest.raises(BatchError, match=r"one rollout.*'basis'"):
+        with pytest.raises(BatchError, match=r"one rollout.*'basis-online', 'basis' \("):
             baselines(make(), keys, [1.0] * len(keys))
     turns = RewardBatch(["a", "a"], [1.0, 1.0], rollout_ids=["0", "0"])
     with pytest.raises(BatchError, match="one rollout"):
@@ -107,6 +110,19 @@ def test_every_registered_name_makes_an_estimator_whose_state_survives(name):
 def test_create_refuses_unknown_names_and_options():
     with pytest.raises(ConfigError, match="did you mean 'batch-mean'"):
         estimators.create("batchmean")
+    for name, meant in {
+        "grpo": "'group-mean'",
+        "Dr.GRPO": "'group-mean'",
+        "RLOO": "'leave-one-out'",
+        "ppo": "'critic'",
+        "SPO": "'spo'",
+        "spo++": "'spo-plus-plus'",
+        "reinforce++": "'batch-mean' (the mean of the batch) or 'reinforce-plus-plus' (by tokens",
+    }.items():
+        with pytest.raises(ConfigError, match=re.escape(f"did you mean {meant}")):
+            estimators.create(name)
+    with pytest.raises(ConfigError, match="known are a-star-po, basis, "):
+        estimators.create("foo")
     with pytest.raises(ConfigError, match="did you mean 'std'"):
         estimators.create("group-mean", sdt=True)
     with pytest.raises(ConfigError, match="needs pass rates"):
@@ -114,6 +130,31 @@ def test_create_refuses_unknown_names_and_options():
     table = PassRates.from_counts(["a"], [1], 2)
     with pytest.raises(ConfigError, match="did you mean 'variant'"):
         estimators.create("basis", pass_rates=table, varaint="unb")
+
+
+def test_every_method_that_a_paper_names_is_registered():
+    for method, meant in registry.METHODS.items():
+        assert set(meant) <= set(estimators.names()), method
+        assert method not in estimators.names()
+        assert registry.nearest_name(method.upper()).startswith(f": did you mean {meant[0]!r}")
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "end"),
+    [
+        ("VERL", ["verl", "trl"], ": did you mean 'verl'?"),
+        ("verl", ["VERL"], ": did you mean 'VERL'?"),
+        ("sdt", ["epsilon", "std"], ": did you mean 'std'?"),
+        ("grpo", ["krpo", "opo"], ": known are krpo, opo"),
+        ("foo", ["opo"], ": known are opo"),
+        ("oppoo", ["opo"], ": did you mean 'opo'?"),
+        ("eave-one-out", ["leave-one-out"], ": did you mean 'leave-one-out'?"),
+        ("", ["opo"], ": known are opo"),
+        ("foo", [], ": it takes none"),
+    ],
+)
+def test_short_words_are_close_by_their_first_letter(word, known, end):
+    assert nearest(word, known) == end
 
 
 def test_other_packages_register_theirs(monkeypatch):

@@ -36,9 +36,19 @@ class PromptsError(BasisError):
     """Prompts that cannot be read: a missing or damaged file, a missing column, a bad row."""
 
 
+_SHORT = 5  # letters; another word of the same length often shares half of them by chance
+
+
 def nearest(word: str, known: list[str]) -> str:
-    """End of an error message: the closest known word, or all of them."""
-    close = difflib.get_close_matches(word, known, n=1)
+    """End of an error message: the closest known word, or all of them.
+
+    Upper case counts as lower case. A short word is only close to one with its first letter.
+    """
+    lower = word.lower()
+    names = {name.lower(): name for name in known}
+    if len(lower) <= _SHORT:
+        names = {name: own for name, own in names.items() if name[:1] == lower[:1]}
+    close = difflib.get_close_matches(lower, names, n=1)
     if close:
-        return f": did you mean {close[0]!r}?"
+        return f": did you mean {names[close[0]]!r}?"
     return f": known are {', '.join(known)}" if known else ": it takes none"

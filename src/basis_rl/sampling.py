@@ -78,7 +78,7 @@ class PromptSampler:
     Raises
     ------
     ConfigError
-        If a value is out of range, or there are no prompts.
+        If a value is out of range, there are no prompts, or ``spread`` cannot be called.
     """
 
     name: ClassVar[str] = "spread"
@@ -96,6 +96,11 @@ class PromptSampler:
     ) -> None:
         if not keys:
             raise ConfigError("the prompt sampler has no prompts: pass at least one key")
+        if not callable(spread):
+            raise ConfigError(
+                f"spread of the prompt sampler is a {type(spread).__name__}: pass a function, e.g. "
+                "the estimator's expected_spread"
+            )
         check_options(floor=floor, clip=clip, self_normalised=self_normalised)
         self.keys, self.sources = list(keys), None if sources is None else list(sources)
         self.floor, self.clip, self.self_normalised = floor, clip, self_normalised
@@ -104,13 +109,18 @@ class PromptSampler:
         self._done = 0  # batches that were trained on
         self._drawn: dict[int, Draw] = {}
 
+    @property
+    def done(self) -> int:
+        """Batches that were trained on: the number of the next one, after a restart too."""
+        return self._done
+
     def draw(self, number: int, size: int) -> Draw | None:
         """Prompts of batch ``number`` (0, 1, …); the same again until it is `used`.
 
         Returns
         -------
         Draw or None
-            None for a batch that was trained on before; a resumed run skips it.
+            None for a batch that was trained on before the last one; from `done` on, never.
 
         Raises
         ------

@@ -234,7 +234,7 @@ class BasisConfig(GRPOConfig, _OneRollout):  # type: ignore[misc]
 
         if self.estimator not in registry.names():
             raise ConfigError(
-                f"estimator is {self.estimator!r}{nearest(self.estimator, registry.names())}"
+                f"estimator is {self.estimator!r}{registry.nearest_name(self.estimator)}"
             )
         check_rollouts(self.estimator, registry.min_rollouts(self.estimator), self.num_generations)
         check_columns(self.estimator, registry.needed_columns(self.estimator))

@@ -16,6 +16,7 @@ from basis_rl.passrates.importers.values import (
     whole,
 )
 
+REWARD_COLUMNS = ("reward", "rewards", "score", "scores")  # told, never taken unasked
 PROMPT_COLUMNS = ("prompt", "problem", "question", "messages")
 
 
@@ -28,16 +29,21 @@ def _rows(rows: Rows, options: Options, notes: Notes) -> Iterator[Record]:
     if options.n is not None and options.n_column is not None:
         raise PassRatesError("--n and --n-column are both given: leave one out")
     for row in rows:
-        if len(chosen) != 1:
-            named = f"{' and '.join(chosen)} are both" if chosen else "none is"
-            public = "" if chosen else _public(row.columns)
+        if len(chosen) > 1:
+            raise PassRatesError(f"{' and '.join(chosen)} are both given: leave one out")
+        if not chosen:
             raise PassRatesError(
-                f"{row.place} is of no known format and {named} named: name the one column that "
-                "holds the result, --reward-column, --successes-column (with --n or --n-column) "
-                f"or --rate-column (with --unit); the columns are {', '.join(row.columns)}"
-                f"{public}"
+                f"{row.place} is of no known format: name the column with the rewards "
+                f"(--reward-column{_usual(row.columns)}), or let `basis-rl cache import` take "
+                "counts (--successes-column with --n or --n-column) or rates (--rate-column with "
+                f"--unit); the columns are {', '.join(row.columns)}{_public(row.columns)}"
             )
         yield _record(row, options)
+
+
+def _usual(columns: Columns) -> str:
+    """Column of a usual name for rewards, to put behind ``--reward-column``."""
+    return next((f" {name}" for name in REWARD_COLUMNS if name in columns), "")
 
 
 def _public(columns: Columns) -> str:
