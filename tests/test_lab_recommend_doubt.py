@@ -6,29 +6,18 @@ import dataclasses
 
 import numpy as np
 import pytest
+from advice import advice, text_of
 
 from basis_rl import PassRates, RewardBatch, estimators
 from basis_rl.estimators.base import Estimator
 from basis_rl.lab.contenders import contenders
-from basis_rl.lab.recommend import recommend
 from basis_rl.lab.recommend.choice import Option, choose
-from basis_rl.lab.recommend.judge import WITHOUT, option_of, usable
+from basis_rl.lab.recommend.judge import WITHOUT, option_of
 from basis_rl.lab.recommend.more import CacheSize, catch_up
 from basis_rl.lab.recommend.noise import Shown
 from basis_rl.lab.recommend.picture import GROUP_LABEL, bars_of, picture
 from basis_rl.lab.recommend.words import paragraphs
 from basis_rl.lab.simulate import scenario, simulate
-
-NAMES = ("batch-mean", "pvpo", "basis-robust", "spo", "basis-online")
-
-
-def advice(record, names=NAMES, **options):
-    contenders = usable(1, continuous=not record.is_binary, names=names)
-    return recommend(record, contenders=contenders, seeds=1, **options)
-
-
-def text_of(found):
-    return "\n".join(paragraphs(found))
 
 
 @pytest.fixture(scope="module")

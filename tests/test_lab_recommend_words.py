@@ -6,25 +6,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+from advice import advice, text_of
 
-from basis_rl.lab.recommend import recommend
 from basis_rl.lab.recommend.choice import Option, choose
-from basis_rl.lab.recommend.judge import usable
 from basis_rl.lab.recommend.noise import Shown
 from basis_rl.lab.recommend.warn import warnings_of
-from basis_rl.lab.recommend.words import paragraphs
 from basis_rl.lab.simulate import scenario, simulate
-
-NAMES = ("batch-mean", "pvpo", "basis-robust", "spo", "basis-online")
-
-
-def advice(record, names=NAMES, **options):
-    contenders = usable(1, continuous=not record.is_binary, names=names)
-    return recommend(record, contenders=contenders, seeds=1, **options)
-
-
-def text_of(found):
-    return "\n".join(paragraphs(found))
 
 
 def shown_of(noise, prompt):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from basis_rl.errors import BasisError
@@ -44,6 +45,19 @@ def plain(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
+
+
+def log_if_positive(axes: Axes, values: Iterable[float]) -> None:
+    """Ratios matter more than differences; a corrected MSE may fall below 0, which no log shows."""
+    if any(value <= 0 for value in values):  # false for NaN
+        axes.axhline(0, color=GREY, linewidth=0.8)
+        return
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def picture(figure: Figure, kind: str = "png") -> bytes:

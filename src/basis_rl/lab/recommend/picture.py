@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from basis_rl.drawing import GREY, STYLES, plain
+from basis_rl.drawing import GREY, STYLES, log_if_positive, plain
 from basis_rl.drawing import picture as drawn
 from basis_rl.lab.recommend.choice import Ranked
 from basis_rl.lab.recommend.run import Recommendation
@@ -42,7 +42,7 @@ def picture(found: Recommendation) -> bytes:
 
 def _by_step(axes: Axes, found: Recommendation) -> None:
     """Squared error of the best few, or what each reward says of it."""
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+    from matplotlib.ticker import MaxNLocator
 
     curves = found.curves
     # A single reward tells no error apart from its own noise.
@@ -64,13 +64,7 @@ def _by_step(axes: Axes, found: Recommendation) -> None:
         axes.axhline(error, color=GREY, linewidth=1.2, linestyle=(0, (6, 3)), label=GROUP_LABEL)
         least = min(least, error)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-    if least > 0:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    else:
-        axes.axhline(0, color=GREY, linewidth=0.8)
+    log_if_positive(axes, [least])
 
 
 def _side_by_side(axes: Axes, found: Recommendation) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from basis_rl.drawing import log_if_positive
 from basis_rl.lab.figures.accuracy import Accuracy
 from basis_rl.lab.figures.draw.looks import (
     MSE,
     legend_below,
     line,
-    log_if_positive,
     look,
     panels,
 )
@@ -44,6 +44,6 @@ def draw_accuracy(rows: Sequence[Accuracy], stage: str) -> Figure:
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.set_xlabel("rollouts per prompt")
     axes.set_ylabel(MSE)
-    log_if_positive(axes, rows)
+    log_if_positive(axes, [row.mse for row in rows])
     legend_below(figure, axes, columns=3)
     return figure

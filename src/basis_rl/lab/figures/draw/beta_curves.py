@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from basis_rl.drawing import STYLES
+from basis_rl.drawing import STYLES, log_if_positive
 from basis_rl.lab.figures.beta_curves import BetaPoint
-from basis_rl.lab.figures.draw.looks import MSE, legend_below, line, log_if_positive, panels
+from basis_rl.lab.figures.draw.looks import MSE, legend_below, line, panels
 from basis_rl.lab.figures.numbers import pick
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def draw_beta_curves(rows: Sequence[BetaPoint]) -> Figure:
             line(axes, betas, points, f"{value} value", look, band=True)
         axes.set_xscale("log")
         axes.set_xlabel("β")
-        log_if_positive(axes, rows)
+        log_if_positive(axes, [row.mse for row in rows])
         if low < high:
             axes.set_ylim(low, high)
     grid[0].set_ylabel(MSE)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from basis_rl.drawing import log_if_positive
 from basis_rl.lab.figures.difficulty import DifficultyBin
 from basis_rl.lab.figures.draw.looks import (
     MSE,
     legend_below,
     line,
-    log_if_positive,
     look,
     panels,
 )
@@ -60,7 +60,7 @@ def _errors(axes: Axes, rows: list[DifficultyBin]) -> None:
         line(axes, [b.bin for b in bins], bins, bins[0].label, look(name))
     _bins(axes, rows)
     axes.set_ylabel(MSE)
-    log_if_positive(axes, rows)
+    log_if_positive(axes, [row.mse for row in rows])
 
 
 def _frequencies(axes: Axes, rows: list[DifficultyBin]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from basis_rl.drawing import log_if_positive
 from basis_rl.lab.figures.draw.looks import (
     MSE,
     legend_below,
     line,
-    log_if_positive,
     look,
     panels,
 )
@@ -29,6 +29,6 @@ def draw_heterogeneity(rows: Sequence[HeterogeneityBin], stage: str) -> Figure:
         line(axes, [b.heterogeneity for b in bins], bins, bins[0].label, look(name))
     axes.set_xlabel("standard deviation of the values in a batch (mean of the bin)")
     axes.set_ylabel(MSE)
-    log_if_positive(axes, rows)
+    log_if_positive(axes, [row.mse for row in rows])
     legend_below(figure, axes, columns=3)
     return figure

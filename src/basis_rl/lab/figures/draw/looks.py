@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from basis_rl.drawing import GREY, STYLES, plain
+from basis_rl.drawing import STYLES, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,19 +80,6 @@ def line(
         return
     errors = [[row.mse - row.low for row in rows], [row.high - row.mse for row in rows]]
     axes.errorbar(x, y, yerr=errors, linewidth=1.6, markersize=5, capsize=2.5, label=label, **style)
-
-
-def log_if_positive(axes: Axes, rows: Sequence[Any]) -> None:
-    """Ratios matter more than differences; a corrected MSE may fall below 0, which no log shows."""
-    if all(not row.mse <= 0 for row in rows):
-        from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    else:
-        axes.axhline(0, color=GREY, linewidth=0.8)
 
 
 def legend_below(figure: Figure, axes: Axes, *, columns: int = 4) -> None:

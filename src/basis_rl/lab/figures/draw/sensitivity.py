@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from basis_rl.drawing import GREY, STYLES
-from basis_rl.lab.figures.draw.looks import MSE, legend_below, line, log_if_positive, panels
+from basis_rl.drawing import GREY, STYLES, log_if_positive
+from basis_rl.lab.figures.draw.looks import MSE, legend_below, line, panels
 from basis_rl.lab.figures.numbers import pick
 from basis_rl.lab.figures.sensitivity import PANELS, SensitivityPoint
 
@@ -52,4 +52,4 @@ def _scale(axes: Axes, panel: str, rows: list[SensitivityPoint]) -> None:
         axes.set_xticks(settings, [f"{s:g}" for s in settings])
     axes.set_xlabel(_LABELS[panel])
     axes.set_ylabel(MSE)
-    log_if_positive(axes, rows)
+    log_if_positive(axes, [row.mse for row in rows])
