@@ -30,7 +30,7 @@ INSTALL_VERL := $(BIN_VERL)/python -m pip install --quiet --disable-pip-version-
 
 help:
 	@echo "make demo      train SmolLM2-135M with one rollout per prompt; writes demo-report/"
-	@echo "make test      fast tests (5 minutes on 2 cores)"
+	@echo "make test      fast tests (7 minutes on 2 cores)"
 	@echo "make test-all  slow tests too"
 	@echo "make test-vllm the vLLM engine and a vLLM server, on a CPU (2 minutes; 4 GB to set up)"
 	@echo "make test-verl agreement with verl's advantages, on a CPU (1 minute; 2 GB to set up)"
