@@ -2,9 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +9,7 @@ import pytest
 
 pytest.importorskip("trl")
 
-from trl_ranks import CASES, ROWS, run
+from trl_ranks import CASES, ROWS, in_two_processes, run
 
 from basis_rl.passrates import prompt_key
 from basis_rl.passrates.training_record import read_record
@@ -23,17 +20,7 @@ SCRIPT = Path(__file__).with_name("trl_ranks.py")
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("ranks")
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port",
-         "0", "--standalone", str(SCRIPT), str(folder)],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in (0, 1)]
+    return in_two_processes(SCRIPT, folder, timeout=300)
 
 
 @pytest.mark.parametrize("case", list(CASES))

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +13,7 @@ pytest.importorskip("trl")
 import torch
 from tiny_model import RecordingTrainer, keys_of, sums, table_for, tiny_config, tiny_trainer
 from transformers import TrainerCallback
+from trl_ranks import in_two_processes
 
 from basis_rl.errors import ConfigError, StateError
 from basis_rl.sampling import PromptSampler
@@ -223,17 +220,7 @@ drawn = {{
 def test_all_processes_draw_alike(tmp_path: Path) -> None:
     script = tmp_path / "ranks.py"
     script.write_text(SCRIPT.format(tests=str(Path(__file__).parent)))
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port",
-         "0", "--standalone", str(script), str(tmp_path)],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    ranks = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in (0, 1)]
+    ranks = in_two_processes(script, tmp_path, timeout=200)
     whole = sampled(tmp_path / "whole", max_steps=3)
     whole.train()
     for step, (names, (_, output)) in enumerate(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,21 @@ CASES: dict[str, dict[str, Any]] = {
     "groups": {"num_generations": 2, "estimator_options": {"max_unverified": 0.5}},
 }  # fmt: skip
 ROWS = 8  # rollouts of a generation batch, over all processes
+
+
+def in_two_processes(script: Path, folder: Path, *, timeout: float) -> list[Any]:
+    """What a script wrote as rank0.json and rank1.json into the folder that it is given."""
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port",
+         "0", "--standalone", str(script), str(folder)],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in (0, 1)]
 
 
 def reward(id: list[str], **_: Any) -> list[float | None]:

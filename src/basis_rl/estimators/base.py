@@ -80,16 +80,12 @@ class Estimator(ABC):
     def _baselines(self, rollouts: RewardBatch) -> tuple[FloatArray, dict[str, float]]:
         """Baselines of distinct rollouts, all with a verdict, and the estimator's own metrics."""
 
-    def _scale(self, rollouts: RewardBatch) -> FloatArray | None:
-        """Factor of each rollout's advantage; None is 1."""
-        return None
-
     def _scaled_baselines(
         self, rollouts: RewardBatch
     ) -> tuple[FloatArray, FloatArray | None, dict[str, float]]:
-        """Both of the above, for an estimator whose two have work in common."""
+        """Baselines, factor of each rollout's advantage (None is 1), and metrics."""
         baselines, metrics = self._baselines(rollouts)
-        return baselines, self._scale(rollouts), metrics
+        return baselines, None, metrics
 
     def state_dict(self) -> State:
         """What a restart needs: JSON types, and NumPy arrays (see `state_files`)."""
@@ -126,6 +122,19 @@ class Estimator(ABC):
 
     def _load(self, state: Mapping[str, Any]) -> None:
         return None
+
+
+class ScaledEstimator(Estimator):
+    """An estimator that has a factor for the advantages besides, made with the baselines."""
+
+    @abstractmethod
+    def _scaled_baselines(
+        self, rollouts: RewardBatch
+    ) -> tuple[FloatArray, FloatArray | None, dict[str, float]]: ...
+
+    def _baselines(self, rollouts: RewardBatch) -> tuple[FloatArray, dict[str, float]]:
+        baselines, _, metrics = self._scaled_baselines(rollouts)
+        return baselines, metrics
 
 
 def check_share(what: str, value: float) -> float:

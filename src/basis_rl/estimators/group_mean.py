@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from basis_rl.batch import FloatArray, RewardBatch
 from basis_rl.errors import ConfigError
-from basis_rl.estimators.base import Estimator, check_share
+from basis_rl.estimators.base import ScaledEstimator, check_share
 from basis_rl.estimators.groups import Groups
 
 
-class GroupMean(Estimator):
+class GroupMean(ScaledEstimator):
     """Mean reward of the prompt's rollouts, ``b_i = mean_g r``, the row's own included.
 
     Parameters
@@ -44,13 +44,13 @@ class GroupMean(Estimator):
         self.epsilon = epsilon
         self.max_unverified = check_share("max_unverified", max_unverified)
 
-    def _baselines(self, rollouts: RewardBatch) -> tuple[FloatArray, dict[str, float]]:
+    def _scaled_baselines(
+        self, rollouts: RewardBatch
+    ) -> tuple[FloatArray, FloatArray | None, dict[str, float]]:
         groups = Groups.of(rollouts, self.name)
         means = groups.total / groups.size
-        return means[groups.index], {"single_fraction": groups.single_fraction}
-
-    def _scale(self, rollouts: RewardBatch) -> FloatArray | None:
-        if not self.std:
-            return None
-        groups = Groups.of(rollouts, self.name)
-        return 1.0 / (groups.standard_deviation(rollouts.rewards) + self.epsilon)[groups.index]
+        scale = None
+        if self.std:
+            deviation = groups.standard_deviation(rollouts.rewards)
+            scale = 1.0 / (deviation + self.epsilon)[groups.index]
+        return means[groups.index], scale, {"single_fraction": groups.single_fraction}

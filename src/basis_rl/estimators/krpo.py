@@ -11,10 +11,10 @@ import numpy as np
 
 from basis_rl.batch import FloatArray, IntArray, RewardBatch, group_index
 from basis_rl.errors import BatchError
-from basis_rl.estimators.base import Estimator, check_number, check_share
+from basis_rl.estimators.base import ScaledEstimator, check_number, check_share
 
 
-class Krpo(Estimator):
+class Krpo(ScaledEstimator):
     r"""Kalman filter within the group, ``b_i = x_i``, the row's own reward included.
 
     The rollouts of a prompt are filtered in the order of the batch. From mean x = 0 and variance
@@ -74,10 +74,6 @@ class Krpo(Estimator):
         self.start_variance = check_number("start_variance", start_variance, 0.0, 1e100)
         self.epsilon = check_number("epsilon", epsilon, 1e-300)
         self.max_unverified = check_share("max_unverified", max_unverified)
-
-    def _baselines(self, rollouts: RewardBatch) -> tuple[FloatArray, dict[str, float]]:
-        baselines, _, metrics = self._scaled_baselines(rollouts)
-        return baselines, metrics
 
     def _scaled_baselines(
         self, rollouts: RewardBatch

@@ -8,14 +8,14 @@ import numpy as np
 
 from basis_rl.batch import FloatArray, RewardBatch
 from basis_rl.errors import ConfigError
-from basis_rl.estimators.base import Estimator, check_share
+from basis_rl.estimators.base import ScaledEstimator, check_share
 from basis_rl.estimators.groups import Groups
 from basis_rl.whitening import WHITENING_EPSILON, weighted_moments
 
 Whitening = Literal["verl", "openrlhf"]
 
 
-class ReinforcePlusPlus(Estimator):
+class ReinforcePlusPlus(ScaledEstimator):
     """Rewards whitened by tokens, ``A_i = (r_i - m) / sqrt(var + 1e-8)``.
 
     ``m = sum L_j r_j / sum L_j`` over the batch's rollouts with their lengths L, the row's own
@@ -77,20 +77,19 @@ class ReinforcePlusPlus(Estimator):
         self.whitening = whitening
         self.max_unverified = check_share("max_unverified", max_unverified)
 
-    def _baselines(self, rollouts: RewardBatch) -> tuple[FloatArray, dict[str, float]]:
+    def _scaled_baselines(
+        self, rollouts: RewardBatch
+    ) -> tuple[FloatArray, FloatArray | None, dict[str, float]]:
         groups, metrics = self._group_means(rollouts), {}
-        mean, _ = self._moments(rollouts, groups)
+        mean, variance = self._moments(rollouts, groups)
         if self.group_baseline:
             metrics["group_mean"] = float(groups.mean())
-        return groups + mean, metrics
-
-    def _scale(self, rollouts: RewardBatch) -> FloatArray | None:
-        if not self.std:
-            return None
-        _, variance = self._moments(rollouts, self._group_means(rollouts))
-        if self.whitening == "verl":
-            variance += WHITENING_EPSILON
-        return np.full(len(rollouts), max(variance, WHITENING_EPSILON) ** -0.5)
+        scale = None
+        if self.std:
+            if self.whitening == "verl":
+                variance += WHITENING_EPSILON
+            scale = np.full(len(rollouts), max(variance, WHITENING_EPSILON) ** -0.5)
+        return groups + mean, scale, metrics
 
     def _group_means(self, rollouts: RewardBatch) -> FloatArray:
         """What is taken off before the whitening; 0 without a group baseline."""
