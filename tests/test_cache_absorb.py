@@ -17,6 +17,7 @@ from tiny_model import sums, table_for, tiny_config, tiny_trainer
 from transformers import TrainerCallback
 
 from basis_rl import PassRates, PassRatesError, RewardBatch
+from basis_rl.adapters.record import RewardRecord
 from basis_rl.cli.cache_absorb import absorb as command
 from basis_rl.errors import BasisError
 from basis_rl.passrates import Provenance, prompt_key
@@ -26,7 +27,6 @@ from basis_rl.passrates.importers import Options, import_pass_rates, read_record
 from basis_rl.passrates.inspect.compare import Reward
 from basis_rl.passrates.merging.same_rollouts import same_rollouts
 from basis_rl.passrates.training_record import NAME, read_record, read_run
-from basis_rl.trl.record import RewardRecord
 
 RUN = Provenance(model="m", temperature=1.0)
 NONE = math.nan

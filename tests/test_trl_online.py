@@ -18,6 +18,7 @@ from transformers import TrainerCallback
 from trl_states import same_state
 
 from basis_rl import estimators
+from basis_rl.adapters.state import load_state, save_state
 from basis_rl.batch import RewardBatch
 from basis_rl.cli import main
 from basis_rl.errors import ConfigError, PassRatesError, StateError
@@ -26,7 +27,7 @@ from basis_rl.estimators.base import Estimator
 from basis_rl.normalize import normalize_advantages
 from basis_rl.state_files import read_state
 from basis_rl.train.checkpoints import find
-from basis_rl.trl.state import load_state, save_state
+from basis_rl.trl.option_names import TRL
 
 NAMES = estimators.names()
 REFUSED = [name for name in NAMES if set(registry.needed_columns(name)) - {"lengths"}]
@@ -225,7 +226,7 @@ def test_a_state_is_found_whatever_its_file_is_called(tmp_path: Path, kept: Any)
     (file,) = tmp_path.iterdir()
     assert file.name == ("basis_state.npz" if isinstance(kept, np.ndarray) else "basis_state.json")
     other = _Keeps(np.zeros(1) if isinstance(kept, np.ndarray) else [])
-    load_state(other, tmp_path)
+    load_state(other, tmp_path, names=TRL)
     assert same_state(other.kept, kept)
     save_state(_Keeps([] if isinstance(kept, np.ndarray) else np.zeros(1)), tmp_path)
     assert len(list(tmp_path.iterdir())) == 1  # the old one would be found first

@@ -19,9 +19,10 @@ from tiny_model import (
 )
 
 from basis_rl import BasisError, PassRatesError
+from basis_rl.adapters.checks import check_provenance, named_rewards
 from basis_rl.passrates import Provenance
 from basis_rl.passrates.inspect.compare import Reward, same_model
-from basis_rl.trl.checks import check_provenance, named_rewards
+from basis_rl.trl.option_names import TRL
 from basis_rl.trl.setup import run_provenance
 
 
@@ -59,11 +60,11 @@ def test_another_model_or_verifier_is_an_error_unless_allowed(
 ) -> None:
     current = known(verifier=None)
     with pytest.raises(PassRatesError) as caught:
-        check_provenance(known(**cached), current, rewards, [])
+        check_provenance(known(**cached), current, rewards, [], TRL)
     one_line(caught, f"{name} is", f"allow_mismatch=['{name}']", "basis-rl cache build")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_provenance(known(**cached), current, rewards, [name])
+        check_provenance(known(**cached), current, rewards, [name], TRL)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_a_sum_of_rewards_needs_a_table_of_that_sum(
     verifier: str, rewards: list[Reward], shown: str
 ) -> None:
     with pytest.raises(PassRatesError) as caught:
-        check_provenance(known(verifier=verifier), known(verifier=None), rewards, [])
+        check_provenance(known(verifier=verifier), known(verifier=None), rewards, [], TRL)
     one_line(caught, shown, "PassRates.from_rewards", "allow_mismatch=['verifier']")
     assert "cache build" not in str(caught.value)
 
@@ -100,7 +101,7 @@ def test_a_sum_of_rewards_needs_a_table_of_that_sum(
 def test_what_agrees_or_is_unknown_passes(cached: dict[str, Any], rewards: list[Reward]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_provenance(known(**cached), known(verifier=None), rewards, [])
+        check_provenance(known(**cached), known(verifier=None), rewards, [], TRL)
 
 
 def test_reward_functions_are_named_with_their_module_and_weight() -> None:
@@ -138,7 +139,7 @@ def test_a_run_is_described_by_its_model_verifier_and_sampling(tmp_path: Path) -
 
 def test_other_sampling_settings_are_one_warning() -> None:
     with pytest.warns(UserWarning, match="temperature is 0.6") as caught:
-        check_provenance(known(temperature=0.6, max_tokens=99), known(), [MATH], [])
+        check_provenance(known(temperature=0.6, max_tokens=99), known(), [MATH], [], TRL)
     assert len(caught) == 1
     assert "max_tokens is 99" in str(caught[0].message)
 

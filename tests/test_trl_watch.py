@@ -12,7 +12,8 @@ pytest.importorskip("trl")
 from tiny_model import sums, tiny_config, tiny_trainer
 
 from basis_rl import BasisError, RewardBatch
-from basis_rl.trl.watch import WARN_AFTER, EmptyLossWatch, ZeroAdvantageWatch
+from basis_rl.adapters.watch import WARN_AFTER, EmptyLossWatch, ZeroAdvantageWatch
+from basis_rl.trl.option_names import TRL
 
 
 def test_zero_advantages_with_different_rewards_are_an_error(tmp_path: Path) -> None:
@@ -43,11 +44,11 @@ def test_groups_that_agree_are_no_error(tmp_path: Path) -> None:
 def test_a_group_that_differs_must_have_advantages() -> None:
     batch = RewardBatch(["a", "a", "b", "b"], [1.0, 1.0, 0.0, 1.0])
     with pytest.raises(BasisError, match="from 0 to 1"):
-        ZeroAdvantageWatch(limit=0).see(batch, np.zeros(4), "group-mean")
+        ZeroAdvantageWatch(limit=0, names=TRL).see(batch, np.zeros(4), "group-mean")
 
 
 def test_equal_rewards_warn_and_then_stop() -> None:
-    watch = ZeroAdvantageWatch(limit=WARN_AFTER + 2)
+    watch = ZeroAdvantageWatch(limit=WARN_AFTER + 2, names=TRL)
     rewards, zeros = RewardBatch(["a", "b", "c", "d"], np.ones(4)), np.zeros(4)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -94,7 +95,7 @@ def test_a_run_whose_completions_are_all_cut_off_stops(tmp_path: Path) -> None:
 
 
 def test_empty_losses_warn_and_then_stop() -> None:
-    watch = EmptyLossWatch(limit=WARN_AFTER + 1)
+    watch = EmptyLossWatch(limit=WARN_AFTER + 1, names=TRL)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for _ in range(WARN_AFTER - 1):

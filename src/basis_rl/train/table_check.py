@@ -25,8 +25,9 @@ def run_of(config: TrainConfig, table: PassRates) -> Run:
     ConfigError
         If the configuration cannot be run with any table.
     """
-    from basis_rl.trl.checks import named_rewards
-    from basis_rl.trl.setup import least_coverage, run_provenance
+    from basis_rl.adapters.checks import least_coverage, named_rewards
+    from basis_rl.trl.option_names import TRL
+    from basis_rl.trl.setup import run_provenance
 
     estimator, refusal = _estimator(config, table)
     verifiers = with_place("reward", rewards.make_verifiers, config.reward)
@@ -36,7 +37,9 @@ def run_of(config: TrainConfig, table: PassRates) -> Run:
         provenance=run_provenance(arguments, config.model.name, functions),
         rewards=named_rewards(functions, arguments.reward_weights),
         allowed=list(arguments.allow_mismatch),
-        min_coverage=least_coverage(arguments, estimator) if estimator is not None else 1.0,
+        min_coverage=least_coverage(arguments.min_coverage, estimator, TRL)
+        if estimator is not None
+        else 1.0,
         smoothing=getattr(getattr(estimator, "options", None), "smoothing", None),
         refusal=refusal,
     )

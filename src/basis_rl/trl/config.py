@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainingArguments
 from trl import GRPOConfig
 
+from basis_rl.adapters.checks import check_columns, check_rollouts
 from basis_rl.errors import ConfigError, nearest
 from basis_rl.estimators import registry
 from basis_rl.sampling import check_options
 from basis_rl.trl import objectives
+from basis_rl.trl.option_names import TRL
 from basis_rl.trl.rules import (
     MISMATCHES,
     RULES,
-    check_columns,
-    check_rollouts,
     check_scaling,
     keywords,
 )
@@ -236,8 +236,10 @@ class BasisConfig(GRPOConfig, _OneRollout):  # type: ignore[misc]
             raise ConfigError(
                 f"estimator is {self.estimator!r}{registry.nearest_name(self.estimator)}"
             )
-        check_rollouts(self.estimator, registry.min_rollouts(self.estimator), self.num_generations)
-        check_columns(self.estimator, registry.needed_columns(self.estimator))
+        check_rollouts(
+            self.estimator, registry.min_rollouts(self.estimator), self.num_generations, TRL
+        )
+        check_columns(self.estimator, registry.needed_columns(self.estimator), TRL)
         self.estimator_options = keywords(
             "estimator_options", self.estimator_options, "{'preset': 'robust'}"
         )

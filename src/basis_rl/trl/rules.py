@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from basis_rl.errors import ConfigError
@@ -100,14 +100,6 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-# What TRL has no values for, and what each is.
-_UNKNOWN_COLUMNS = {
-    "greedy_rewards": "the reward of a greedy rollout of each prompt",
-    "values": "a critic's value of each prompt",
-    "divergences": "how far the policy moved since each prompt's last visit",
-}
-
-
 def check_scaling(scale_rewards: Any, normalize_advantages: str) -> None:
     """Refuse two scalings of the advantages, and those within groups.
 
@@ -142,36 +134,6 @@ def check_scaled_once(estimator: str, std: bool, scale_rewards: Any, normalize: 
                 f"estimator={estimator!r} divides its advantages by a deviation, and "
                 f"{name}={value!r} would again: leave {name} out, or set "
                 "estimator_options={'std': False}"
-            )
-
-
-def check_rollouts(estimator: str, least: int, num_generations: int) -> None:
-    """Refuse fewer rollouts per prompt than an estimator can use.
-
-    Raises
-    ------
-    ConfigError
-    """
-    if num_generations < least:
-        raise ConfigError(
-            f"estimator={estimator!r} compares the rollouts of one prompt, and num_generations is "
-            f"{num_generations}: use num_generations of {least} or more, or another estimator"
-        )
-
-
-def check_columns(estimator: str, needed: Sequence[str]) -> None:
-    """Refuse an estimator that needs what TRL does not have.
-
-    Raises
-    ------
-    ConfigError
-    """
-    for name in needed:
-        if name in _UNKNOWN_COLUMNS:
-            raise ConfigError(
-                f"estimator={estimator!r} needs {name} ({_UNKNOWN_COLUMNS[name]}), which TRL does "
-                "not have: use another estimator, such as 'basis-online', or call this one from a "
-                f"loop of your own with RewardBatch({name}=...)"
             )
 
 

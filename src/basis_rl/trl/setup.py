@@ -7,14 +7,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from basis_rl.adapters.checks import (
+    check_columns,
+    check_coverage,
+    check_provenance,
+    check_rollouts,
+    least_coverage,
+    named_rewards,
+)
+from basis_rl.adapters.record import RewardRecord
 from basis_rl.errors import ConfigError
 from basis_rl.estimators import registry
 from basis_rl.estimators.base import Estimator
 from basis_rl.passrates import PassRates, Provenance
-from basis_rl.trl.checks import check_coverage, check_provenance, named_rewards
-from basis_rl.trl.record import RewardRecord
+from basis_rl.trl.option_names import TRL
 from basis_rl.trl.rows import RowNames, shorten
-from basis_rl.trl.rules import check_columns, check_rollouts, check_scaled_once
+from basis_rl.trl.rules import check_scaled_once
 
 if TYPE_CHECKING:
     from basis_rl.trl.config import BasisConfig
@@ -102,8 +110,8 @@ def check_estimator(config: BasisConfig, estimator: Estimator, name: str) -> Non
     ------
     ConfigError
     """
-    check_rollouts(name, estimator.min_rollouts, config.num_generations)
-    check_columns(name, estimator.needed_columns)
+    check_rollouts(name, estimator.min_rollouts, config.num_generations, TRL)
+    check_columns(name, estimator.needed_columns, TRL)
     std = bool(getattr(estimator, "std", False))
     check_scaled_once(name, std, config.scale_rewards, config.normalize_advantages)
 
@@ -158,7 +166,7 @@ def check_run(
     PassRatesError
         See `check_coverage` and `check_provenance`.
     """
-    least = least_coverage(config, estimator)
+    least = least_coverage(config.min_coverage, estimator, TRL)
     if pass_rates is None:
         return
     functions = list(reward_funcs) if isinstance(reward_funcs, list | tuple) else [reward_funcs]
@@ -167,37 +175,14 @@ def check_run(
         run_provenance(config, model, functions),
         named_rewards(functions, config.reward_weights),
         config.allow_mismatch,
+        TRL,
     )
     # A stream cannot be looked through; the estimator sees its batches.
     if hasattr(train_dataset, "select_columns") and hasattr(train_dataset, "__len__"):
         keys = training_keys(train_dataset, names)
-        check_coverage(pass_rates, keys, least, lambda row: shorten(train_dataset[row]["prompt"]))
-
-
-def least_coverage(config: BasisConfig, estimator: Estimator) -> float:
-    """Share of the training prompts that must have a pass rate.
-
-    Raises
-    ------
-    ConfigError
-        If less than all is asked for and the estimator stops at an unknown prompt.
-    """
-    missing = getattr(getattr(estimator, "options", None), "missing", None)
-    if config.min_coverage is None:
-        return 0.5 if missing == "prior" or takes_unknown_prompts(estimator) else 1.0
-    if missing == "error" and config.min_coverage < 1:
-        raise ConfigError(
-            f"min_coverage={config.min_coverage} contradicts the estimator's missing='error', "
-            "which stops at the first unknown prompt: add estimator_options={'missing': 'prior'}, "
-            "or leave min_coverage out"
+        check_coverage(
+            pass_rates, keys, least, lambda row: shorten(train_dataset[row]["prompt"]), TRL
         )
-    return config.min_coverage
-
-
-def takes_unknown_prompts(estimator: Estimator) -> bool:
-    """Whether an estimator starts prompts that the table does not know without it."""
-    known = estimator.name in registry.names()
-    return known and registry.pass_rates_use(estimator.name) == "optional"
 
 
 def training_keys(dataset: Any, names: RowNames) -> Sequence[str]:

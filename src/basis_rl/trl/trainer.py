@@ -11,6 +11,9 @@ from accelerate.utils import gather_object
 from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
+from basis_rl.adapters.record import RewardRecord
+from basis_rl.adapters.state import SAMPLER, load_state, save_state
+from basis_rl.adapters.watch import EmptyLossWatch, ZeroAdvantageWatch
 from basis_rl.batch import BoolArray, FloatArray
 from basis_rl.errors import BasisError, ConfigError
 from basis_rl.estimators.base import Estimator
@@ -18,14 +21,12 @@ from basis_rl.trl.advantages import centred, in_the_loss, make_batch
 from basis_rl.trl.config import BasisConfig
 from basis_rl.trl.logprobs import plain_log_probs, supports_plain_logits
 from basis_rl.trl.objectives import ROW_NORMALISED
+from basis_rl.trl.option_names import TRL
 from basis_rl.trl.paper import PAPER
 from basis_rl.trl.prompt_sampler import SpreadSampler, make_prompt_sampler
-from basis_rl.trl.record import RewardRecord
 from basis_rl.trl.rows import RowNames
 from basis_rl.trl.sampler import EpochSampler
 from basis_rl.trl.setup import check_data, check_run, make_estimator, make_record
-from basis_rl.trl.state import SAMPLER, load_state, save_state
-from basis_rl.trl.watch import EmptyLossWatch, ZeroAdvantageWatch
 
 if TYPE_CHECKING:
     from basis_rl.passrates import PassRates
@@ -103,8 +104,8 @@ class BasisTrainer(GRPOTrainer):  # type: ignore[misc]
         self.prompt_sampler = make_prompt_sampler(
             args, self.estimator, self._row_names, train_dataset
         )
-        self._zero_watch = ZeroAdvantageWatch(args.max_zero_batches)
-        self._empty_watch = EmptyLossWatch(args.max_zero_batches)
+        self._zero_watch = ZeroAdvantageWatch(args.max_zero_batches, TRL)
+        self._empty_watch = EmptyLossWatch(args.max_zero_batches, TRL)
         self._estimates_made = 0
         self._rewards: torch.Tensor | None = None
         self._lengths: list[int] = []
@@ -237,9 +238,9 @@ class BasisTrainer(GRPOTrainer):  # type: ignore[misc]
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is None:
             return
-        load_state(self.estimator, checkpoint)
+        load_state(self.estimator, checkpoint, names=TRL)
         if self.prompt_sampler is not None:
-            load_state(self.prompt_sampler, checkpoint, SAMPLER)
+            load_state(self.prompt_sampler, checkpoint, SAMPLER, names=TRL)
         done = self.state.global_step * self.args.gradient_accumulation_steps
         every = self.args.steps_per_generation * self.num_iterations
         if done % every:

@@ -8,13 +8,88 @@ from typing import Any
 
 import numpy as np
 
-from basis_rl.errors import PassRatesError
+from basis_rl.adapters.option_names import OptionNames
+from basis_rl.errors import ConfigError, PassRatesError
+from basis_rl.estimators import registry
+from basis_rl.estimators.base import Estimator
 from basis_rl.passrates import PassRates, Provenance
 from basis_rl.passrates.inspect.compare import Reward, differences, is_sum
 
+# What trainers have no values for, and what each is.
+_UNKNOWN_COLUMNS = {
+    "greedy_rewards": "the reward of a greedy rollout of each prompt",
+    "values": "a critic's value of each prompt",
+    "divergences": "how far the policy moved since each prompt's last visit",
+}
+
+
+def check_rollouts(estimator: str, least: int, rollouts: int, names: OptionNames) -> None:
+    """Refuse fewer rollouts per prompt than an estimator can use.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if rollouts < least:
+        raise ConfigError(
+            f"estimator={estimator!r} compares the rollouts of one prompt, and {names.rollouts} is "
+            f"{rollouts}: use {names.rollouts} of {least} or more, or another estimator"
+        )
+
+
+def check_columns(estimator: str, needed: Sequence[str], names: OptionNames) -> None:
+    """Refuse an estimator that needs what the trainer does not have.
+
+    Raises
+    ------
+    ConfigError
+    """
+    for name in needed:
+        if name in _UNKNOWN_COLUMNS:
+            raise ConfigError(
+                f"estimator={estimator!r} needs {name} ({_UNKNOWN_COLUMNS[name]}), which "
+                f"{names.trainer} does not have: use another estimator, such as 'basis-online', or "
+                f"call this one from a loop of your own with RewardBatch({name}=...)"
+            )
+
+
+def least_coverage(least: float | None, estimator: Estimator, names: OptionNames) -> float:
+    """Share of the training prompts that must have a pass rate.
+
+    Parameters
+    ----------
+    least : float, optional
+        As configured. None: 1, or 0.5 where the estimator can start an unknown prompt.
+
+    Raises
+    ------
+    ConfigError
+        If less than all is asked for and the estimator stops at an unknown prompt.
+    """
+    missing = getattr(getattr(estimator, "options", None), "missing", None)
+    if least is None:
+        return 0.5 if missing == "prior" or takes_unknown_prompts(estimator) else 1.0
+    if missing == "error" and least < 1:
+        raise ConfigError(
+            f"{names.min_coverage}={least} contradicts the estimator's missing='error', which "
+            f"stops at the first unknown prompt: add {names.prior}, or leave "
+            f"{names.min_coverage} out"
+        )
+    return least
+
+
+def takes_unknown_prompts(estimator: Estimator) -> bool:
+    """Whether an estimator starts prompts that the table does not know without it."""
+    known = estimator.name in registry.names()
+    return known and registry.pass_rates_use(estimator.name) == "optional"
+
 
 def check_coverage(
-    pass_rates: PassRates, keys: Sequence[str], least: float, show: Callable[[int], str]
+    pass_rates: PassRates,
+    keys: Sequence[str],
+    least: float,
+    show: Callable[[int], str],
+    names: OptionNames,
 ) -> float:
     """Share of the distinct training prompts that the table knows.
 
@@ -27,6 +102,7 @@ def check_coverage(
         Smallest share that is accepted.
     show : callable
         Text of the prompt in a row of the training data, for the error.
+    names : OptionNames
 
     Raises
     ------
@@ -40,13 +116,17 @@ def check_coverage(
     raise PassRatesError(
         f"the pass rates know {share:.1%} of the training prompts, and {least:.1%} are needed; the "
         f"first one missing has key {keys[row]!r} ({show(row)}): extend the file with `basis-rl "
-        "cache build`, name the column with the keys (prompt_key_column), or start unknown prompts "
-        "from a prior (estimator_options={'missing': 'prior'}, with min_coverage)"
+        f"cache build`, name the column with the keys ({names.key_column}), or start unknown "
+        f"prompts from a prior ({names.prior}, with {names.min_coverage})"
     )
 
 
 def check_provenance(
-    cached: Provenance, run: Provenance, rewards: Sequence[Reward], allowed: Iterable[str]
+    cached: Provenance,
+    run: Provenance,
+    rewards: Sequence[Reward],
+    allowed: Iterable[str],
+    names: OptionNames,
 ) -> None:
     """Compare what made the pass rates with a run; settings unknown to one side are skipped.
 
@@ -57,6 +137,7 @@ def check_provenance(
         The run's reward functions.
     allowed : iterable of str
         Fields that may differ.
+    names : OptionNames
 
     Raises
     ------
@@ -77,7 +158,7 @@ def check_provenance(
                 remedy = "make a table of this sum of rewards with PassRates.from_rewards"
             raise PassRatesError(
                 f"{difference}: {remedy}, or accept the difference with "
-                f"allow_mismatch=[{difference.name!r}]"
+                f"{names.allow_mismatch.format(difference.name)}"
             )
     soft = [str(d) for d in found if not d.is_error]
     if soft:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from basis_rl.adapters.option_names import OptionNames
 from basis_rl.errors import StateError
 from basis_rl.state_files import has_arrays, read_state, write_state
 
@@ -36,7 +37,9 @@ def save_state(of: HasState, folder: str | Path, stem: str = ESTIMATOR) -> None:
     (path / (stem + other)).unlink(missing_ok=True)
 
 
-def load_state(of: HasState, folder: str | Path, stem: str = ESTIMATOR) -> None:
+def load_state(
+    of: HasState, folder: str | Path, stem: str = ESTIMATOR, *, names: OptionNames
+) -> None:
     """Read the state in a checkpoint folder.
 
     A missing file is accepted for an estimator without state.
@@ -53,7 +56,7 @@ def load_state(of: HasState, folder: str | Path, stem: str = ESTIMATOR) -> None:
             missing = stem + SUFFIXES[has_arrays(state)]
             raise StateError(
                 f"{Path(folder) / missing} is missing, and {of.name!r} goes on from its state: "
-                "resume from a checkpoint that BasisTrainer wrote with it, without save_only_model"
+                f"resume from {names.checkpoint}"
             )
         return
     saved = read_state(found[0])

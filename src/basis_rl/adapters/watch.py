@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 
+from basis_rl.adapters.option_names import OptionNames
 from basis_rl.batch import FloatArray, RewardBatch
 from basis_rl.errors import BasisError
 
@@ -19,15 +20,17 @@ class _Watch:
     ----------
     limit : int
         Batches in a row before the error; 0 never stops.
+    names : OptionNames
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, names: OptionNames) -> None:
         self.limit = limit
+        self._names = names
         self.in_a_row = 0
 
     def _warn_or_stop(self, text: str) -> None:
         if self.limit and self.in_a_row >= self.limit:
-            raise BasisError(f"{text}, or raise max_zero_batches={self.limit}")
+            raise BasisError(f"{text}, or raise {self._names.max_zero_batches}={self.limit}")
         if self.in_a_row == WARN_AFTER:
             warnings.warn(text, UserWarning, stacklevel=3)
 
@@ -90,7 +93,7 @@ class ZeroAdvantageWatch(_Watch):
             raise BasisError(
                 f"all {len(batch)} advantages are zero while rewards differ (from {low:g} to "
                 f"{high:g}): estimator {estimator!r} gives no signal here; one that compares a "
-                "prompt's own rollouts needs num_generations of 2 or more"
+                f"prompt's own rollouts needs {self._names.rollouts} of 2 or more"
             )
         self.in_a_row += 1
         self._warn_or_stop(

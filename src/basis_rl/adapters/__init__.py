@@ -1,0 +1,1 @@
+"""What the trainers' adapters share; no trainer is imported here."""

@@ -1,0 +1,16 @@
+"""TRL's words for the shared checks."""
+
+from __future__ import annotations
+
+from basis_rl.adapters.option_names import OptionNames
+
+TRL = OptionNames(
+    trainer="TRL",
+    rollouts="num_generations",
+    key_column="prompt_key_column",
+    min_coverage="min_coverage",
+    max_zero_batches="max_zero_batches",
+    prior="estimator_options={'missing': 'prior'}",
+    allow_mismatch="allow_mismatch=['{}']",
+    checkpoint="a checkpoint that BasisTrainer wrote with it, without save_only_model",
+)
