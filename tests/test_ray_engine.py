@@ -232,3 +232,32 @@ def test_errors_travel_as_one_line() -> None:
         rollouts_of(error_text(KeyError("a b")))
     assert "KeyError" in str(caught.value.__cause__)
     assert "Traceback" not in json.loads(error_text(BasisError("x")))
+
+
+def test_workers_find_a_folder_named_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster's workers have the current folder of the cluster's start."""
+    (tmp_path / "model").mkdir()
+    monkeypatch.chdir(tmp_path)
+    asked: list[Any] = []
+
+    def no_batches(self: RayEngine, blocks: Any, arguments: tuple[Any, ...]) -> Iterator[Any]:
+        asked.append(arguments[1])
+        yield from ()
+
+    monkeypatch.setattr(RayEngine, "_batches", no_batches)
+    for name in ("model", "owner/model"):
+        opening = {"revision": None, "dtype": "auto", "options": {}}
+        engine = RayEngine(
+            name,
+            opening,
+            engine="transformers",
+            workers=1,
+            worker_needs={},
+            batch_size=1,
+            owns_ray=False,
+        )
+        assert list(engine.stream([Request("k", "p", 0, 1)], SETTINGS)) == []
+        assert engine.model == name  # as given, in a table's provenance
+    assert asked == [str(tmp_path / "model"), "owner/model"]

@@ -157,7 +157,7 @@ def test_verl_signature() -> None:
     )
     assert score == 0.5
     wanted = {"index": 3, "data_source": "gsm8k", "ground_truth": "7", "answer": "7"}
-    assert seen == [wanted]
+    assert seen == [{**wanted, "extra_info": {"index": 3}}]
     assert math.isnan(verl_reward(NamedVerifier("n", "1", failing))("", "none", "", None))
 
 

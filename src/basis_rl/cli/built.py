@@ -28,6 +28,8 @@ class Built:
     table : PassRates
     entries : dict
         The provenance's entry ``build``.
+    verifier : str
+        As it was asked for; one that a module holds has a name of its own besides.
 
     Raises
     ------
@@ -53,6 +55,7 @@ class Built:
             )
         self.entries: dict[str, Any] = entries
         self.data: list[dict[str, Any]] = options["data"]
+        self.verifier: str = options.get("verifier") or entries["verifier"]
         self.engine_options: dict[str, Any] = options.get("engine_options", {})
 
     @property

@@ -88,6 +88,10 @@ def _build(options: dict[str, Any]) -> None:
         adaptive=options["adaptive"],
         shard=shard,
         extra={"data": options["data"]},
-        options={"engine_options": for_engine, "data": [data_given(options)]},
+        options={
+            "engine_options": for_engine,
+            "data": [data_given(options)],
+            "verifier": options["verifier"],
+        },
         reverify=options["reverify"],
     )

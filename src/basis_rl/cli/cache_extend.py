@@ -71,7 +71,7 @@ def _extend(cache: str, options: dict[str, Any], given: set[str]) -> None:
         dtype=engine_dtype(before),
         options=for_engine,
     )
-    name = options["verifier"] or before["verifier"]
+    name = options["verifier"] or built.verifier
     verifier = verifier_of(name, data[0]["answer_column"], options)
     run_build(
         prompts,
@@ -84,7 +84,7 @@ def _extend(cache: str, options: dict[str, Any], given: set[str]) -> None:
         adaptive=before["adaptive"],
         shard=built.shard,
         extra={"data": data_names(data)},
-        options={"engine_options": for_engine, "data": data},
+        options={"engine_options": for_engine, "data": data, "verifier": name},
         reverify=options["reverify"],
         extend=not options["reverify"],
     )

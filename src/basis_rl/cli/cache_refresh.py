@@ -61,7 +61,7 @@ def _refresh(cache: str, options: dict[str, Any]) -> None:
         dtype=options["dtype"],
         options=for_engine,
     )
-    verifier = verifier_of(before["verifier"], built.data[0]["answer_column"], options)
+    verifier = verifier_of(built.verifier, built.data[0]["answer_column"], options)
     run_build(
         built.prompts(),
         engine,
@@ -73,5 +73,9 @@ def _refresh(cache: str, options: dict[str, Any]) -> None:
         adaptive=before["adaptive"],
         shard=built.shard,
         extra={"data": data_names(built.data)},
-        options={"engine_options": for_engine, "data": built.data},
+        options={
+            "engine_options": for_engine,
+            "data": built.data,
+            "verifier": built.verifier,
+        },
     )

@@ -44,16 +44,19 @@ _OPTIONS = [
 
 def data_options(command: Function) -> Function:
     """Add the options of a data set to a command; `prompts_of` reads them."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return click.option("--data", required=True, help=_DATA_HELP)(command)
+    return click.option("--data", required=True, help=_DATA_HELP)(row_options(command))
 
 
 def more_data_options(command: Function) -> Function:
     """Add the options of a data set that may be left out."""
+    return click.option("--data", help=_DATA_HELP)(row_options(command))
+
+
+def row_options(command: Function) -> Function:
+    """Add the options of a data set to a command with an argument DATA."""
     for option in reversed(_OPTIONS):
         command = option(command)
-    return click.option("--data", help=_DATA_HELP)(command)
+    return command
 
 
 def data_given(options: Mapping[str, Any]) -> dict[str, Any]:

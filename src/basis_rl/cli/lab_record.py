@@ -81,7 +81,11 @@ def _record(options: dict[str, Any]) -> None:
         seed=seed,
         shard=None,
         extra={"data": options["data"]},
-        options={"engine_options": for_engine, "data": [data_given(options)]},
+        options={
+            "engine_options": for_engine,
+            "data": [data_given(options)],
+            "verifier": options["verifier"],
+        },
         reverify=options["reverify"],
         extend=cache.exists() and not options["reverify"],
     )

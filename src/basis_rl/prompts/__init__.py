@@ -12,6 +12,7 @@ from basis_rl.passrates.keys import prompt_key
 from basis_rl.prompts import files, generated, hub
 from basis_rl.prompts.columns import column_value, required_value
 from basis_rl.prompts.template import Message, as_prompt, fill, with_system
+from basis_rl.prompts.verl_rows import with_verifier_columns
 from basis_rl.prompts.where import Where
 
 __all__ = ["Message", "Prompt", "Repeats", "check_data", "column_value", "load_prompts"]
@@ -30,7 +31,8 @@ class Prompt:
     source : str, optional
         Data set or task that it belongs to.
     columns : dict
-        The row as read; verifiers take the answer from here.
+        The row as read; verifiers take the answer from here. Rows in verl's layout have the columns
+        that a verifier would find inside verl, too (`prompts.verl_rows`).
     """
 
     key: str
@@ -159,7 +161,8 @@ def load_prompts(
     found = Repeats() if repeats is None else repeats
     conditions = Where(where or {})
     prompts: dict[str, Prompt] = {}
-    for place, row in _rows(data, split):
+    for place, as_read in _rows(data, split):
+        row = with_verifier_columns(as_read)
         found.read += 1
         if not conditions.keeps(row, place):
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -210,7 +211,9 @@ class RayEngine(Engine):
         ]
         from ray.exceptions import RayError
 
-        batches = self._batches(blocks, (self.engine, self.model, self._opening, settings, seed))
+        # The workers' current folder is that of the cluster's start.
+        model = os.path.abspath(self.model) if os.path.isdir(self.model) else self.model
+        batches = self._batches(blocks, (self.engine, model, self._opening, settings, seed))
         try:
             for batch in batches:
                 for text in batch["rollouts"].to_pylist():

@@ -42,7 +42,9 @@ def create(
     name : str
         ``exact`` (stripped text equality), ``choice`` (a letter), ``number`` (the last number),
         ``math`` (math-verify), ``reasoning-gym`` (the task's own score), or ``module:function``,
-        called as ``function(completion, **columns)``.
+        called as ``function(completion, **columns)``, or as verl calls it if it has the parameters
+        ``solution_str`` and ``ground_truth``. A verifier of a module (a `weighted_sum`, say) is
+        taken as it is, with its own name, processes and limits.
     answer_column : str
         Column with the right answer; dots go into nested entries. A function takes columns by
         its parameters' names instead.
@@ -63,9 +65,13 @@ def create(
         raise ConfigError(f"limit_s is {limit_s} for verifier {name!r}: give seconds above 0")
     score: Any
     if ":" in name:
-        from basis_rl.verifiers.function import Function
+        from basis_rl.verifiers.function import Function, load_function
+        from basis_rl.verifiers.verl_function import VerlFunction, is_verl_function
 
-        score = Function(name)
+        found: Any = load_function(name)
+        if isinstance(found, NamedVerifier):
+            return found
+        score = VerlFunction(name) if is_verl_function(found) else Function(name)
         if processes != 0 and name.startswith("__main__:"):
             raise ConfigError(
                 f"{name!r}: worker processes cannot import a function of the script itself: move "

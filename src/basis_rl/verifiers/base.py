@@ -94,6 +94,17 @@ class NamedVerifier:
         if check is not None:
             check(columns)
 
+    def needed(self, columns: Columns) -> dict[str, Any]:
+        """Columns of a row that the verifier reads; all of them where that is not known.
+
+        Raises
+        ------
+        BasisError
+            As `check`.
+        """
+        needed = getattr(self._score, "needed", None)
+        return dict(columns) if needed is None else dict(needed(columns))
+
     def __call__(self, completion: str, columns: Columns) -> float:
         """Reward of one completion.
 
@@ -136,7 +147,7 @@ class NamedVerifier:
         if self._pool is not None:
             try:
                 self.check(columns)
-                columns = self._needed(columns)
+                columns = self.needed(columns)
                 for number, text in enumerate(completions):
                     self._pool.put(text, columns, partial(take, number))
             except BasisError as error:
@@ -157,11 +168,6 @@ class NamedVerifier:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._lock = threading.Lock()
-
-    def _needed(self, columns: Columns) -> Columns:
-        """What has to be sent to a worker of a row."""
-        needed = getattr(self._score, "needed", None)
-        return dict(columns) if needed is None else dict(needed(columns))
 
     def _reply_here(self, completion: str, columns: Columns) -> Reply | Exception:
         try:

@@ -66,6 +66,10 @@ class Choice:
         """Refuse a row whose answer is no letter."""
         self._gold(columns)
 
+    def needed(self, columns: Columns) -> Columns:
+        """Part of a row that this reads."""
+        return {self.answer_column: required_answer(columns, self.answer_column, "choice")}
+
     def _gold(self, columns: Columns) -> str | None:
         answer = required_answer(columns, self.answer_column, "choice")
         if answer is None:

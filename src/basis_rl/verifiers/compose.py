@@ -56,6 +56,10 @@ class WeightedSum(NamedVerifier):
         for verifier, _ in self.parts:
             verifier.check(columns)
 
+    def needed(self, columns: Columns) -> dict[str, Any]:
+        """Columns of a row that any part reads."""
+        return {k: v for verifier, _ in self.parts for k, v in verifier.needed(columns).items()}
+
     def submit(self, completions: Sequence[str], columns: Columns) -> Future[list[Verdict]]:
         """Judge completions of one prompt with all parts at the same time."""
         count = len(completions)
@@ -204,6 +208,10 @@ class _Length(NamedVerifier):
         name = f"overlong({max_tokens}, {buffer})"
         super().__init__(name, VERSION, lambda completion, columns: None)
 
+    def needed(self, columns: Columns) -> dict[str, Any]:
+        """Nothing of a prompt's row."""
+        return {}
+
     def submit(self, completions: Sequence[str], columns: Columns) -> Future[list[Verdict]]:
         """Penalties, at once."""
         future, take = gathered(len(completions), self._finish)
@@ -240,6 +248,9 @@ class _Pattern:
     def __call__(self, completion: str, columns: Columns) -> float:
         return float(self._pattern.search(completion) is not None)
 
+    def needed(self, columns: Columns) -> Columns:
+        return {}
+
 
 class _Tags:
     def __init__(self, marks: Sequence[str]) -> None:
@@ -249,6 +260,9 @@ class _Tags:
         places = [completion.find(mark) for mark in self._marks]
         once = all(completion.count(mark) == 1 for mark in self._marks)
         return float(once and places == sorted(places))
+
+    def needed(self, columns: Columns) -> Columns:
+        return {}
 
 
 def _handed_to(

@@ -30,6 +30,10 @@ class Exact:
         """Refuse a row without a usable answer column."""
         required_answer(columns, self.answer_column, "exact")
 
+    def needed(self, columns: Columns) -> Columns:
+        """Part of a row that this reads."""
+        return {self.answer_column: required_answer(columns, self.answer_column, "exact")}
+
 
 def answer_text(answer: str | float) -> str:
     """Text of an answer that may be a number."""

@@ -31,7 +31,7 @@ class Function:
     def __init__(self, name: str) -> None:
         self.name = name
         self.function = load_function(name)
-        self.version = _source_hash(self.function)
+        self.version = source_version(self.function)
         parameters = self._parameters()
         self._first, *rest = (p.name for p in parameters if p.kind is not p.VAR_KEYWORD)
         self._takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
@@ -119,7 +119,7 @@ def _is_required(parameter: inspect.Parameter) -> bool:
     return parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
 
 
-def _source_hash(function: Callable[..., Any]) -> str:
+def source_version(function: Callable[..., Any]) -> str:
     """Version of code that has none: the start of its source's SHA-256."""
     try:
         source = inspect.getsource(function)

@@ -61,6 +61,10 @@ class Number:
         """Refuse a row without a usable answer column."""
         required_answer(columns, self.answer_column, "number")
 
+    def needed(self, columns: Columns) -> Columns:
+        """Part of a row that this reads."""
+        return {self.answer_column: required_answer(columns, self.answer_column, "number")}
+
 
 def last_number(text: str) -> Fraction | None:
     """Number that a text ends on, in its last ``####`` line or its last box where it has one."""

@@ -22,10 +22,13 @@ class Reward:
     name : str or None
         ``module:function``, or a verifier's name; None if it has none.
     weight : float
+    also : tuple of str
+        Other names by which the same function may be known.
     """
 
     name: str | None
     weight: float = 1.0
+    also: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         name = self.name or "an unnamed function"
@@ -96,17 +99,23 @@ def is_verifier(verifier: str, rewards: Sequence[Reward]) -> bool:
 
     An unnamed function may be any.
     """
+    if not is_sum(rewards) and rewards[0].name == verifier:  # one that is composed of others
+        return True
     left = list(rewards)
     for part in verifier.split(" + "):
         weight, times, name = part.partition(" x ")
         if not times:
             weight, name = "1", part
-        fits = (r for r in left if f"{r.weight:g}" == weight and _same_function(name, r.name))
+        fits = (r for r in left if f"{r.weight:g}" == weight and _is_function(name, r))
         reward = next(fits, None)
         if reward is None:
             return False
         left.remove(reward)
     return not left
+
+
+def _is_function(name: str, reward: Reward) -> bool:
+    return any(_same_function(name, known) for known in (reward.name, *reward.also))
 
 
 def _same_function(one: str, other: str | None) -> bool:
