@@ -99,13 +99,16 @@ FORBIDDEN = {
     "whitening": {"estimators", "passrates"},
     "gae": {"estimators", "passrates"},
     "normalize": {"estimators", "passrates"},
-    "estimators": {"trl", "train", "demo", "cli", "rollouts", "verifiers", "prompts"},
-    "passrates": {"estimators", "trl", "train", "demo", "cli"},
-    "rollouts": {"estimators", "trl", "train", "demo", "cli"},
-    "verifiers": {"estimators", "trl", "train", "demo", "cli", "passrates"},
-    "trl": {"train", "demo", "cli"},
-    "train": {"demo", "cli"},
-    "lab": {"trl", "train", "demo", "cli"},
+    "estimators": {"trl", "verl", "train", "demo", "cli", "rollouts", "verifiers", "prompts"},
+    "passrates": {"estimators", "trl", "verl", "train", "demo", "cli"},
+    "rollouts": {"estimators", "trl", "verl", "train", "demo", "cli"},
+    "verifiers": {"estimators", "trl", "verl", "train", "demo", "cli", "passrates"},
+    "prompts": {"estimators", "trl", "verl", "train", "demo", "cli"},
+    "adapters": {"trl", "verl", "train", "demo", "cli"},
+    "trl": {"verl", "train", "demo", "cli"},
+    "verl": {"trl", "train", "demo", "cli"},
+    "train": {"verl", "demo", "cli"},
+    "lab": {"trl", "verl", "train", "demo", "cli"},
     "demo": {"cli"},
 }
 
@@ -119,6 +122,21 @@ def test_imports_point_one_way(layer):
             parts = module.split(".")
             if parts[0] == "basis_rl" and len(parts) > 1:
                 assert parts[1] not in FORBIDDEN[layer], f"{path.name} imports {module}"
+
+
+# What verl's processes and the checks of a run import, each when it needs it.
+LAZY = {"verl", "torch", "ray", "hydra", "omegaconf", "tensordict", "transfer_queue", "datasets"}
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "verl").rglob("*.py")), ids=lambda p: p.stem)
+def test_the_adapter_of_verl_imports_no_framework_by_itself(path):
+    for module in imported_modules(path):
+        assert module.split(".")[0] not in LAZY, module
+
+
+def test_a_run_of_verl_is_checked_without_a_framework():
+    code = "import sys, basis_rl.verl.attach, basis_rl.verl.v1, basis_rl.verl.legacy; "
+    assert python(f"{code}print({LAZY} & set(sys.modules))").strip() == "set()"
 
 
 # Parts of passrates that need no engine, verifier or data set.

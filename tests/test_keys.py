@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from basis_rl.errors import PassRatesError
 from basis_rl.passrates import prompt_key
+from basis_rl.passrates.keys import canonical
 
 CHAT = [{"role": "user", "content": "What is 2+2?"}]
 LONGER_CHAT = [
@@ -118,3 +121,15 @@ def test_prompts_without_a_canonical_form(prompt: Any, words: str) -> None:
         prompt_key(prompt)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@given(
+    messages=st.lists(
+        st.fixed_dictionaries({"role": st.text(), "content": st.text()}), min_size=1, max_size=4
+    )
+)
+def test_plain_chats_have_a_fast_path_to_the_same_form(messages: list[dict[str, str]]) -> None:
+    naive = json.dumps(["chat", messages], sort_keys=True, separators=(",", ":"))
+    assert canonical(messages) == naive
+    assert canonical(tuple(messages)) == naive  # the slow path
+    assert canonical([{**message, "name": None} for message in messages]) == naive

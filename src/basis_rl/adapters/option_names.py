@@ -15,8 +15,10 @@ class OptionNames:
         "TRL".
     rollouts : str
         Rollouts per prompt.
-    key_column, min_coverage, max_zero_batches : str
+    key_column, source_column, min_coverage, max_zero_batches : str
         Options of these meanings.
+    prompt_column : str
+        What to do where the training data have no such column.
     prior : str
         What starts unknown prompts from a prior.
     allow_mismatch : str
@@ -28,6 +30,8 @@ class OptionNames:
     trainer: str
     rollouts: str
     key_column: str
+    source_column: str
+    prompt_column: str
     min_coverage: str
     max_zero_batches: str
     prior: str

@@ -17,6 +17,7 @@ COMMANDS = {
     "demo": ("basis_rl.cli.demo", "demo"),
     "lab": ("basis_rl.cli.lab", "lab"),
     "train": ("basis_rl.cli.train", "train"),
+    "verl": ("basis_rl.cli.verl", "verl"),
 }
 USAGE_ERROR = 2
 INTERRUPTED = 130

@@ -84,6 +84,14 @@ def needed_columns(name: str) -> tuple[str, ...]:
     return tuple(getattr(_find(name)[0], "needed_columns", ()))
 
 
+def keywords(name: str) -> list[str] | None:
+    """Options of a registered estimator; None if it takes any."""
+    parameters = inspect.signature(_find(name)[0]).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return None
+    return [option for option in parameters if option not in ("self", "pass_rates")]
+
+
 def names() -> list[str]:
     """Registered names, sorted."""
     return sorted(_FACTORIES)
@@ -125,14 +133,12 @@ def create(name: str, pass_rates: PassRates | None = None, **options: Any) -> Es
         If the name or an option is unknown, or the table is missing.
     """
     factory, use = _find(name)
-    parameters = inspect.signature(factory).parameters
-    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        allowed = [n for n in parameters if n not in ("self", "pass_rates")]
-        for option in options:
-            if option not in allowed:
-                raise ConfigError(
-                    f"estimator {name!r} has no option {option!r}{nearest(option, allowed)}"
-                )
+    allowed = keywords(name)
+    for option in options:
+        if allowed is not None and option not in allowed:
+            raise ConfigError(
+                f"estimator {name!r} has no option {option!r}{nearest(option, allowed)}"
+            )
     if use == "none":
         return factory(**options)
     if use == "needed" and pass_rates is None:

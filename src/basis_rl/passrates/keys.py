@@ -22,6 +22,8 @@ import numpy as np
 
 from basis_rl.errors import PassRatesError
 
+_quoted = json.encoder.encode_basestring_ascii
+
 DIGITS = 32
 HASH_DIGITS = 16
 
@@ -63,6 +65,8 @@ def canonical(prompt: str | Sequence[Mapping[str, Any]]) -> str:
     PassRatesError
         As `prompt_key`.
     """
+    if (plain := _plain_chat(prompt)) is not None:
+        return plain
     if isinstance(prompt, str):
         form: list[Any] = ["text", str(prompt)]
     elif isinstance(prompt, list | tuple | np.ndarray):
@@ -81,6 +85,21 @@ def canonical(prompt: str | Sequence[Mapping[str, Any]]) -> str:
             "messages"
         )
     return json.dumps(form, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def _plain_chat(prompt: Any) -> str | None:
+    """Canonical form of a chat of role and content, both texts; None for any other prompt."""
+    if type(prompt) is not list or not prompt:
+        return None
+    messages = []
+    for message in prompt:
+        if type(message) is not dict or len(message) != 2:
+            return None
+        role, content = message.get("role"), message.get("content")
+        if type(role) is not str or type(content) is not str:
+            return None
+        messages.append(f'{{"content":{_quoted(content)},"role":{_quoted(role)}}}')
+    return f'["chat",[{",".join(messages)}]]'
 
 
 def _plain(value: Any, place: str) -> Any:

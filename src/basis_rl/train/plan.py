@@ -201,12 +201,13 @@ def _check_fit(plan: Plan, estimator: Estimator) -> None:
     """Let the trainer's own checks look at data and pass rates before there is a trainer."""
     from datasets import Dataset
 
+    from basis_rl.adapters.rows import RowNames
+    from basis_rl.trl.option_names import TRL
     from basis_rl.trl.prompt_sampler import make_prompt_sampler
-    from basis_rl.trl.rows import RowNames
     from basis_rl.trl.setup import check_data, check_estimator, check_run
 
     arguments = plan.arguments
-    names = RowNames(arguments.prompt_key_column, arguments.prompt_source_column)
+    names = RowNames(arguments.prompt_key_column, arguments.prompt_source_column, words=TRL)
     data = Dataset.from_list(as_rows(plan.train))
     with_place("data.train", check_data, arguments, names, data)
     with_place("estimator", check_estimator, arguments, estimator, arguments.estimator)

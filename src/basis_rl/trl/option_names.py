@@ -8,6 +8,8 @@ TRL = OptionNames(
     trainer="TRL",
     rollouts="num_generations",
     key_column="prompt_key_column",
+    source_column="prompt_source_column",
+    prompt_column="rename the one with the prompts, dataset.rename_column(..., 'prompt')",
     min_coverage="min_coverage",
     max_zero_batches="max_zero_batches",
     prior="estimator_options={'missing': 'prior'}",

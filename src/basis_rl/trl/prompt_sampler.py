@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from trl.trainer.utils import RepeatSampler
 
+from basis_rl.adapters.rows import RowNames
 from basis_rl.errors import ConfigError
 from basis_rl.estimators.base import Estimator
 from basis_rl.sampling import PromptSampler
-from basis_rl.trl.rows import RowNames
 
 if TYPE_CHECKING:
     from basis_rl.trl.config import BasisConfig

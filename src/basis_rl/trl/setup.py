@@ -16,12 +16,12 @@ from basis_rl.adapters.checks import (
     named_rewards,
 )
 from basis_rl.adapters.record import RewardRecord
+from basis_rl.adapters.rows import RowNames, shorten
 from basis_rl.errors import ConfigError
 from basis_rl.estimators import registry
 from basis_rl.estimators.base import Estimator
 from basis_rl.passrates import PassRates, Provenance
 from basis_rl.trl.option_names import TRL
-from basis_rl.trl.rows import RowNames, shorten
 from basis_rl.trl.rules import check_scaled_once
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
 from basis_rl.adapters.record import RewardRecord
+from basis_rl.adapters.rows import RowNames
 from basis_rl.adapters.state import SAMPLER, load_state, save_state
 from basis_rl.adapters.watch import EmptyLossWatch, ZeroAdvantageWatch
 from basis_rl.batch import BoolArray, FloatArray
@@ -24,7 +25,6 @@ from basis_rl.trl.objectives import ROW_NORMALISED
 from basis_rl.trl.option_names import TRL
 from basis_rl.trl.paper import PAPER
 from basis_rl.trl.prompt_sampler import SpreadSampler, make_prompt_sampler
-from basis_rl.trl.rows import RowNames
 from basis_rl.trl.sampler import EpochSampler
 from basis_rl.trl.setup import check_data, check_run, make_estimator, make_record
 
@@ -90,7 +90,7 @@ class BasisTrainer(GRPOTrainer):  # type: ignore[misc]
             )
         # Before the model is loaded: what is wrong with the table shows at once.
         self.estimator, self.pass_rates = make_estimator(args, pass_rates, estimator)
-        self._row_names = RowNames(args.prompt_key_column, args.prompt_source_column)
+        self._row_names = RowNames(args.prompt_key_column, args.prompt_source_column, words=TRL)
         check_data(args, self._row_names, train_dataset)
         check_run(
             args,

@@ -1,0 +1,1 @@
+"""The paper's settings as data, each with the place that says it."""

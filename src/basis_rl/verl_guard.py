@@ -1,0 +1,98 @@
+"""Stops a job of verl that names basis-rl and is set up wrongly, before Ray starts.
+
+verl imports this module in each of its processes (entry-point group ``verl.plugins``) and looks at
+no error of it. Nothing is activated: `basis_rl.verl` does that, where the trainer runs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from basis_rl.after_import import after_import
+
+# verl calls `need_critic` of this module with the configuration: first of all in the command, and
+# later in the trainer.
+MODULE = "verl.trainer.ppo.utils"
+
+
+def guard(module: Any) -> None:
+    """Let `need_critic` check the settings of a run that uses basis-rl, once in a process."""
+    if not hasattr(module.need_critic, "_basis_guard"):
+        module.need_critic = _guarded(module.need_critic)
+
+
+def _guarded(need_critic: Callable[..., Any]) -> Callable[..., Any]:
+    checked = False
+
+    @functools.wraps(need_critic)
+    def guarded(config: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal checked
+        if not checked:
+            check(config)
+            checked = True
+        return need_critic(config, *args, **kwargs)
+
+    guarded._basis_guard = True  # type: ignore[attr-defined]
+    return guarded
+
+
+def check(config: Any) -> None:
+    """Refuse wrong settings of a run that uses basis-rl; other runs are not looked at.
+
+    Raises
+    ------
+    ConfigError
+        Of one line, which is the last of the process's output.
+    """
+    from omegaconf import OmegaConf
+
+    from basis_rl.errors import BasisError
+    from basis_rl.verl.settings import check_settings, uses_basis
+
+    if not OmegaConf.is_config(config):
+        return
+    plain = OmegaConf.to_container(config, resolve=True)
+    if not isinstance(plain, dict) or not uses_basis(plain):
+        return
+    _repeat_errors_of_workers()
+    try:
+        check_settings(plain)
+    except BasisError as error:
+        _say_last(error)
+        raise
+
+
+def _repeat_errors_of_workers() -> None:
+    """Let the command end with the line that stopped its trainer, in a process of Ray's."""
+    import ray
+
+    from basis_rl.errors import BasisError
+
+    get = ray.get
+    if ray.is_initialized() or hasattr(get, "_basis_guard"):
+        return
+
+    @functools.wraps(get)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return get(*args, **kwargs)
+        except BasisError as error:
+            _say_last(error)
+            raise
+
+    told._basis_guard = True  # type: ignore[attr-defined]
+    ray.get = told
+
+
+def _say_last(error: Exception) -> None:
+    """Print an error's line after what hydra prints of the exception."""
+    # Ray's exception is of the error's class too, and its text is a whole traceback.
+    line = f"basis-rl: {getattr(error, 'cause', error)}"
+    atexit.register(print, line, file=sys.stderr, flush=True)
+
+
+after_import(MODULE, guard)
