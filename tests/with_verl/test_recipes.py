@@ -1,0 +1,185 @@
+"""What `basis-rl verl command` prints is a configuration of verl, with the paper's values."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from assets import Assets
+from click.testing import CliRunner
+from jobs import base_overrides, json_lines, name, run_job
+from script_calls import run_script
+
+from basis_rl.cli.verl_command import command
+from basis_rl.errors import ConfigError
+from basis_rl.verl.command.settings import METRICS_FILE, Choice, overrides
+from basis_rl.verl.compose import compose
+from basis_rl.verl.paper.baselines import BASELINES
+from basis_rl.verl.paper.models import MODELS
+from basis_rl.verl.paper.objectives import OBJECTIVES
+from basis_rl.verl.settings import check_settings, uses_basis
+
+COMBINATIONS = list(itertools.product(MODELS, OBJECTIVES, BASELINES))
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*/*.sh"))
+# One GPU, several machines, and each way to offload.
+MACHINES = [
+    {"gpus": 1, "gpu": "h100"},
+    {"gpus": 4, "gpu": "rtx-4090"},
+    {"gpus": 4, "gpu": "a100-40"},
+    {"gpus": 8, "nodes": 4, "gpu": "a100-80"},
+]
+STOCK = {"grpo-8", "reinforce++-verl"}
+RESPONSE = {"qwen3-4b": 4096, "qwen2.5-math-7b": 2048}
+
+
+@pytest.mark.parametrize("names", COMBINATIONS, ids="-".join)
+def test_every_combination_composes_to_the_papers_values(names: tuple[str, str, str]) -> None:
+    model, objective, baseline = names
+    config = compose(overrides(Choice(*names)))
+    data, parts = config["data"], config["actor_rollout_ref"]
+    actor, rollout = parts["actor"], parts["rollout"]
+
+    group = baseline == "grpo-8"
+    assert (data["train_batch_size"], actor["ppo_mini_batch_size"], rollout["n"]) == (
+        (64, 32, 8) if group else (512, 256, 1)
+    )
+    assert actor["ppo_epochs"] == 1
+    assert actor["optim"]["lr"] == 1e-6
+    assert (rollout["temperature"], rollout["top_p"], rollout["top_k"]) == (1.0, 1.0, -1)
+    assert not actor["use_kl_loss"]
+    assert not config["algorithm"]["use_kl_in_reward"]
+    assert data["max_prompt_length"] == 1024
+    assert data["max_response_length"] == rollout["response_length"] == RESPONSE[model]
+    steps = 150 if baseline.startswith("basis-") or baseline in ("robust", "online") else 300
+    assert config["trainer"]["total_training_steps"] == steps
+    assert config["trainer"]["n_gpus_per_node"] == 4
+
+    clips = {"gspo": (3e-4, 4e-4)}.get(objective, (0.2, 0.2))
+    assert (actor["clip_ratio_low"], actor["clip_ratio_high"]) == clips
+    modes = {"grpo": "vanilla", "gpg": "gpg", "gspo": "gspo"}
+    assert actor["policy_loss"]["loss_mode"] == modes[objective]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing to warn of either
+        options = check_settings(config)
+    assert uses_basis(config) == (baseline not in STOCK)
+    estimators = {"grpo-8": "gpg" if objective == "gpg" else "grpo", "vanilla": "zero"}
+    estimators |= {"reinforce++": "batch-mean", "online": "basis-online"}
+    estimators["reinforce++-verl"] = "reinforce_plus_plus"
+    assert options.estimator == estimators.get(baseline, "basis")
+    if baseline.startswith("basis-"):
+        assert options.estimator_options == {
+            "preset": "paper",
+            "variant": baseline.removeprefix("basis-"),
+            "epsilon": 1e-6,
+        }
+
+
+@pytest.mark.parametrize("names", [COMBINATIONS[0], COMBINATIONS[-1]], ids="-".join)
+@pytest.mark.parametrize("machines", MACHINES, ids=str)
+def test_every_size_is_one_that_verl_takes(
+    names: tuple[str, str, str], machines: dict[str, Any]
+) -> None:
+    from omegaconf import OmegaConf
+    from verl.utils.config import omega_conf_to_dataclass, validate_config
+
+    config = OmegaConf.create(dict(compose(overrides(Choice(*names, **machines)))))
+    validate_config(config, use_reference_policy=False, use_critic=False)
+    actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+    assert actor.engine.strategy == actor.strategy
+    rollout = omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
+    assert rollout.max_model_len is None
+    assert actor.ppo_max_token_len_per_gpu >= rollout.prompt_length + rollout.response_length
+    total = config.trainer.n_gpus_per_node * config.trainer.nnodes
+    assert actor.ppo_mini_batch_size * rollout.n % total == 0  # verl asserts it in its workers
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_every_job_of_a_recipe_composes(path: Path, tmp_path: Path) -> None:
+    """Training and both evaluations, as bash hands them over."""
+    done, calls = run_script(path.read_text(), tmp_path)
+    assert done.returncode == 0, done.stderr
+    jobs = [call[3:] for call in calls if "verl.trainer.main_ppo" in call]
+    assert len(jobs) >= 3
+    # Jobs that differ in the checkpoint alone are one.
+    kinds = {tuple(word for word in job if "global_step_" not in word) for job in jobs}
+    for job in kinds:
+        config = compose(job)
+        evaluation = config["trainer"]["val_only"]
+        assert (config["algorithm"].get("basis") is None) or not evaluation
+        if evaluation:
+            sampling = config["actor_rollout_ref"]["rollout"]["val_kwargs"]
+            files = config["data"]["val_files"]
+            kind = sampling["n"], sampling["do_sample"], len(files)
+            assert kind in ((32, True, 4), (1, False, 3))
+        else:
+            check_settings(config)
+
+
+@pytest.mark.parametrize("path", [RECIPES[0], RECIPES[-1]], ids=lambda path: path.parent.name)
+def test_the_command_itself_takes_a_recipe(path: Path, tmp_path: Path) -> None:
+    _, calls = run_script(path.read_text(), tmp_path)
+    job = next(call for call in calls if "verl.trainer.main_ppo" in call)
+    done = subprocess.run(
+        [sys.executable, *job[1:], "--cfg", "job"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=tmp_path,
+        env=dict(os.environ) | {"HF_HUB_OFFLINE": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "lr: 1.0e-06" in done.stdout
+
+
+def test_an_unknown_key_would_be_seen() -> None:
+    right = overrides(Choice("qwen3-4b"))
+    with pytest.raises(ConfigError, match="clip_ratio_hihg"):
+        compose([*right, "actor_rollout_ref.actor.clip_ratio_hihg=0.2"])
+    with pytest.raises(ConfigError, match="varaint"):
+        check_settings(compose([*right, "+algorithm.basis.varaint=unb"]))
+
+
+@pytest.mark.slow
+def test_a_recipe_trains_and_its_checkpoint_is_evaluated(assets: Assets, tmp_path: Path) -> None:
+    """The recipe's own words in the stock trainer, but for files, sizes and what a GPU needs."""
+    options = ["--model", "qwen3-4b", "--what", "train", "--what", "evaluate"]
+    script = CliRunner().invoke(command, options, catch_exceptions=False).output
+    _, calls = run_script(script, tmp_path)
+    folder = tmp_path / "job"
+    base = set(base_overrides(folder, assets, 1, tmp_path)) | {"reward.custom_reward_function.name"}
+    base.add(METRICS_FILE.lstrip("+"))
+    training, *evaluations = [
+        [word for word in call[3:] if name(word) not in base] for call in calls
+    ]
+    training += [
+        f"+algorithm.basis.pass_rates={assets.pass_rates}",
+        "+algorithm.basis.prompt_key_column=prompt_id",
+        "trainer.save_freq=2",
+        "trainer.total_training_steps=2",
+    ]
+    done = run_job(folder, training, assets=assets).check()
+    assert [row["step"] for row in done.metrics] == [1, 2]
+    assert all("basis/beta" in row for row in done.metrics)
+    state = done.checkpoints / "global_step_2"
+    for words, rollouts in zip(evaluations, (32, 1), strict=False):
+        scores = tmp_path / f"mean@{rollouts}.jsonl"
+        chosen = [
+            f"data.val_files=['{assets.validation}','{assets.validation}']",
+            f"trainer.resume_from_path='{state}'",
+            f"trainer.validation_data_dir='{tmp_path / 'texts'}'",
+            "trainer.val_before_train=True",
+            f"{METRICS_FILE}='{scores}'",
+        ]
+        evaluated = tmp_path / f"evaluated-{rollouts}"
+        run_job(evaluated, [*words, *chosen], assets=assets).check()
+        (row,) = json_lines(scores)
+        assert row["step"] == 2
+        assert f"val-core/toy/addition/acc/mean@{rollouts}" in row["data"]
