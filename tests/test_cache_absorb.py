@@ -27,6 +27,7 @@ from basis_rl.passrates.importers import Options, import_pass_rates, read_record
 from basis_rl.passrates.inspect.compare import Reward
 from basis_rl.passrates.merging.same_rollouts import same_rollouts
 from basis_rl.passrates.training_record import NAME, read_record, read_run
+from basis_rl.verl.option_names import VERL
 
 RUN = Provenance(model="m", temperature=1.0)
 NONE = math.nan
@@ -35,7 +36,7 @@ NONE = math.nan
 def record(folder: Path, *batches: tuple[int, list[str], list[float]], **options: Any) -> Path:
     """One session of a run."""
     rewards = options.pop("rewards", [Reward("math")])
-    writer = RewardRecord(folder, options.pop("run", RUN), rewards)
+    writer = RewardRecord(folder, options.pop("run", RUN), rewards, names=VERL)
     for step, keys, values in batches:
         writer.write(RewardBatch(keys, np.array(values), step=step, policy_version=step, **options))
     return folder / NAME
@@ -113,7 +114,7 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: bytes) -> None:
 
 def test_a_record_that_cannot_be_written_says_how_to_do_without(tmp_path: Path) -> None:
     (tmp_path / NAME).mkdir()
-    with pytest.raises(BasisError, match="record_rewards=False"):
+    with pytest.raises(BasisError, match=r"or set \+algorithm\.basis\.record_rewards=false$"):
         record(tmp_path, (0, ["a"], [0]))
 
 

@@ -29,7 +29,7 @@ def read(
     return read_prompts(config, Options("basis", **options))
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "jsonl", "json", "jsonl.gz"])
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl", "json"])
 def test_keys_are_hashes_or_a_column(tmp_path: Path, suffix: str) -> None:
     file = write(tmp_path / f"train.{suffix}")
     found = read(file)
@@ -94,7 +94,13 @@ def test_chats_are_told_apart_as_python_would(chats: list[Any], start: int) -> N
     ("rows", "options", "error", "text"),
     [
         (ROWS, {"prompt_key_column": "uid"}, ConfigError, "is 'uid', and the training data have"),
-        (ROWS, {"prompt_key_column": "extra_info.uid"}, BatchError, "'extra_info.uid' is None"),
+        (
+            ROWS,
+            {"prompt_key_column": "extra_info.uid"},
+            BasisError,
+            "'extra_info.uid'( is None|, only extra_info.index, extra_info.id: name one)",
+        ),
+        (ROWS, {"prompt_key_column": "prompt.0"}, BasisError, "'prompt.0'( is .*|, name another)"),
         (ROWS, {"prompt_source_column": "task"}, ConfigError, "is 'task', and the training data"),
         (ROWS, {"prompt_key_column": "data_source"}, ConfigError, "all of .*'1.1='.*'2.2='"),
         (
@@ -126,6 +132,14 @@ def test_rows_without_a_key_of_their_own_are_refused(
         read(file, **options)
     assert "data.train_files" in str(caught.value) or "rows" in text or "all of" in text
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["train.jsonl.gz", "train.csv"])
+def test_a_file_that_verl_does_not_read_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"end in \.parquet, \.json, \.jsonl: convert it"):
+        read(write(tmp_path / name))
+    with pytest.raises(PromptsError, match="there is no file"):
+        read(str(tmp_path / "nowhere.csv"))
 
 
 def test_an_error_in_a_later_batch_names_its_prompt(

@@ -274,7 +274,8 @@ def test_validation_is_a_share_or_another_data_set(tmp_path: Path) -> None:
     write(data, questions()[::-1])  # another order, the same prompts
     assert run(*arguments, "--validation-fraction", "0.3").exit_code == 0
     assert sorted(ids("validation")) == sorted(first)
-    assert "leaves no validation" in refused(*arguments, "--validation-fraction", "0.01")
+    for share in ("0.01", "nan"):
+        assert "leaves no validation" in refused(*arguments, "--validation-fraction", share)
     result = run(*arguments, "--validation", other)
     assert "2 of the 4 validation prompts are training prompts too" in result.stderr
     assert f"data.val_files={tmp_path}/validation.parquet" in result.output
@@ -292,6 +293,13 @@ def test_wrong_options(tmp_path: Path) -> None:
     for more in (("--validation", data, "--validation-fraction", "0.5"), ("--name", "../x")):
         assert run(*arguments, "math", *more).exit_code == 2
     assert not list(tmp_path.glob("*.parquet"))
+
+
+def test_a_name_may_have_its_ending(tmp_path: Path) -> None:
+    data = write(tmp_path / "data.jsonl", questions())
+    options = ("--prompt-column", "question", "--verifier", "math", "--name", "aime.parquet")
+    assert run(data, "--out", tmp_path / "out", *options).exit_code == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["aime.parquet"]
 
 
 def test_odd_paths_can_be_pasted(tmp_path: Path) -> None:

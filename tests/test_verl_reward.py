@@ -238,6 +238,34 @@ def importlib_spec(name: str, file: Path) -> Any:
     return ModuleSpec(name, None, origin=str(file))
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("math_score", {"limit_s": "x"}, "reward_kwargs.limit_s is 'x': give seconds above 0"),
+        ("math_score", {"limit_s": -1}, "limit_s is -1: "),
+        ("math_score", {"processes": 1.5}, "processes is 1.5: give a whole number"),
+        ("math_score", {"limits": 3}, "reward_kwargs.limits is no option: did you mean 'limit_s'"),
+        ("math_score", {"verifier": "exact"}, "reward_kwargs.verifier is no option"),
+        ("compute_score", {"verifier": "math", "limit": 3}, "did you mean 'limit_s'"),
+    ],
+)
+def test_keywords_that_our_functions_would_not_take_are_refused(
+    name: str, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        reward_of(config(OURS, name, **options))
+    good = {"verifier": "math"} if name == "compute_score" else {}
+    assert reward_of(config(OURS, name, limit_s=2, processes=2, **good)) == [Reward("math")]
+
+
+def test_a_function_that_is_not_in_its_file_is_refused(users: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"name=othr is not in .*: did you mean 'other'"):
+        reward_of(config(str(users), "othr"))
+    elsewhere = tmp_path / "elsewhere.py"
+    elsewhere.write_text("from verl_users import *\n")
+    assert reward_of(config(str(elsewhere), "other"))
+
+
 # Called as verl calls them
 
 

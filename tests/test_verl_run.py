@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from verl_config import verl_config
 from verl_fakes import (
     TOKENS,
@@ -18,7 +16,6 @@ from verl_fakes import (
     Data,
     LegacyBatch,
     Queue,
-    core_algos,
     fresh_legacy,
     fresh_v1,
     prompt,
@@ -26,16 +23,24 @@ from verl_fakes import (
     tag,
     token_rewards,
 )
+from verl_started import (
+    COUNT,
+    config,
+    fill,
+    full_mask,
+    pretend_verl,
+    started,
+    step,
+    table,
+)
 
-from basis_rl import PassRates, RewardBatch, estimators
+from basis_rl import RewardBatch, estimators
 from basis_rl.errors import BasisError, BatchError, ConfigError, PassRatesError, StateError
 from basis_rl.passrates import prompt_key
-from basis_rl.verl import settings
 from basis_rl.verl.advantages import estimated
 from basis_rl.verl.plugin import CORE, register_estimators, wrap
 from basis_rl.verl.run import BasisRun
 
-COUNT = 6
 # What a state holds, in a few numbers.
 PREVIOUS = {"preset": "paper", "variant": "unb", "calibration": "previous-batch"}
 REWARDS = [1.0, 0.0, 1.0, 1.0, 0.0, 0.0]
@@ -43,66 +48,14 @@ REWARDS = [1.0, 0.0, 1.0, 1.0, 0.0, 0.0]
 
 @pytest.fixture(autouse=True)
 def _verl(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "verl_version", lambda: "0.9.1")
-    monkeypatch.setitem(sys.modules, CORE, core_algos())
+    pretend_verl(monkeypatch)
 
 
 @pytest.fixture
-def queue(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
+def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
     made = Queue()
     monkeypatch.setitem(sys.modules, "transfer_queue", made)
     return made
-
-
-def table(keys: list[str]) -> PassRates:
-    return PassRates.from_counts(keys, [1 + i % 7 for i in range(len(keys))], 8)
-
-
-def config(folder: Path, keys: list[str] | None = None, /, **basis: Any) -> dict[str, Any]:
-    """Of a run in a folder, with pass rates for these keys (by default of the prompts)."""
-    keys = [prompt_key(prompt(i)) for i in range(COUNT)] if keys is None else keys
-    table(keys).save(folder / "table.parquet")
-    changes = {
-        "trainer.default_local_dir": str(folder / "run"),
-        "data.train_batch_size": 8,
-        "actor_rollout_ref.actor.ppo_mini_batch_size": 8,
-        **basis.pop("changes", {}),
-    }
-    return verl_config(
-        changes,
-        **{
-            "pass_rates": str(folder / "table.parquet"),
-            "allow_mismatch": ["verifier", "model"],
-            **basis,
-        },
-    )
-
-
-def started(made: dict[str, Any], data: Data | None = None) -> Any:
-    trainer = fresh_v1()(made, Data(rows(COUNT)) if data is None else data)
-    trainer._init_dataloader()
-    trainer.global_steps = 5
-    return trainer
-
-
-def fill(queue: Queue, keys: list[str], numbers: list[int]) -> None:
-    """Put the rows of some prompts into the queue."""
-    data = rows(COUNT)
-    for key, number in zip(keys, numbers, strict=True):
-        queue.rows[key] = {**data[number], "raw_prompt": prompt(number)}
-
-
-def step(trainer: Any, queue: Queue, keys: list[str], tags: Any, rewards: Any, mask: Any) -> Any:
-    """One batch through the hook: advantages (B,), metrics and the batch that verl goes on with."""
-    trainer.rewards, trainer.mask = token_rewards(rewards), mask
-    metrics: dict[str, Any] = {}
-    batch = trainer._compute_advantage(Batch(keys, tags), metrics)
-    largest = trainer.result.abs().argmax(dim=1, keepdim=True)
-    return trainer.result.gather(1, largest).squeeze(1).numpy(), metrics, batch
-
-
-def full_mask(count: int) -> torch.Tensor:
-    return torch.ones(count, TOKENS, dtype=torch.long)
 
 
 @pytest.mark.parametrize(
@@ -195,9 +148,19 @@ def test_the_estimator_knows_the_step_and_which_policy_sampled_a_row(
     assert seen[1].row_versions is None
 
 
-def test_with_tools_lengths_are_the_policys_tokens(tmp_path: Path, queue: Queue) -> None:
-    many = {"actor_rollout_ref.rollout.multi_turn.enable": True}
-    trainer = started(config(tmp_path, changes=many, normalize_advantages="tokens"))
+@pytest.mark.parametrize(
+    ("option", "value", "data"),
+    [
+        ("multi_turn.enable", True, rows(COUNT)),
+        ("agent.default_agent_loop", "tool_agent", rows(COUNT)),
+        ("n", 1, [{**row, "agent_name": "tool_agent"} for row in rows(COUNT)]),
+    ],
+)
+def test_with_tools_lengths_are_the_policys_tokens(
+    tmp_path: Path, queue: Queue, option: str, value: Any, data: Any
+) -> None:
+    many = {f"actor_rollout_ref.rollout.{option}": value}
+    trainer = started(config(tmp_path, changes=many, normalize_advantages="tokens"), Data(data))
     seen: list[RewardBatch] = []
     estimate = trainer._basis_run.estimator.estimate
     trainer._basis_run.estimator.estimate = lambda batch: (seen.append(batch), estimate(batch))[1]
@@ -307,7 +270,7 @@ def test_no_rows_and_a_wrong_prompt_column_are_named(tmp_path: Path) -> None:
         started(config(tmp_path), Data([]))
     made = config(tmp_path, changes={"data.prompt_key": "question"})
     with pytest.raises(ConfigError, match=r"no column 'question'.*data\.prompt_key"):
-        started(made)
+        started(made, Data(rows(COUNT), prompt_key="question"))
 
 
 def test_a_data_set_that_makes_its_own_prompts_is_read_by_its_items(tmp_path: Path) -> None:

@@ -309,6 +309,27 @@ def test_another_origin_is_refused_unless_it_is_named(
         open_estimator(verl_config(), Options("basis", pass_rates=path, allow_mismatch=(name,)))
 
 
+def test_a_user_s_function_with_keywords_is_told_what_fits(tmp_path: Path) -> None:
+    file = tmp_path / "rewards.py"
+    file.write_text("def score(data_source, solution_str, ground_truth, k=1): ...\n")
+    place = "reward.custom_reward_function"
+    plain = {f"{place}.path": str(file), f"{place}.name": "score"}
+    run = plain | {f"{place}.reward_kwargs": {"k": 2}}
+    table = save(tmp_path / "t.parquet", verifier="rewards:score")
+    with pytest.raises(PassRatesError, match=r"'score' gets k=2 .*cache build` cannot give: write"):
+        open_estimator(verl_config(run), Options("basis", pass_rates=table))
+    for changes, more in ((plain, {}), (run, {"allow_mismatch": ("verifier",)})):
+        open_estimator(verl_config(changes), Options("basis", pass_rates=table, **more))
+    told = save(tmp_path / "told.parquet", verifier="rewards:score(k=2)")
+    open_estimator(verl_config(run), Options("basis", pass_rates=told))
+
+
+def test_a_value_that_an_estimator_refuses_has_its_place() -> None:
+    for name, options in (("basis", {"epsilon": -1}), ("basis-online", {"rewards": "x"})):
+        with pytest.raises(ConfigError, match=r"^algorithm\.basis: "):
+            check_settings(verl_config(estimator=name, **options))
+
+
 @pytest.mark.parametrize(
     "made", [{"top_p": 0.9}, {"top_k": 50}, {"max_tokens": 4096}, {"stop": ["\n"]}]
 )

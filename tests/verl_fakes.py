@@ -58,6 +58,7 @@ class Data:
 
     rows: list[dict[str, Any]]
     wraps: bool = False
+    prompt_key: str = "prompt"
     dataframe: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -67,7 +68,7 @@ class Data:
         return len(self.rows)
 
     def __getitem__(self, row: int) -> dict[str, Any]:
-        prompt = self.rows[row]["prompt"]
+        prompt = self.rows[row][self.prompt_key]
         if self.wraps:
             prompt = [{"role": "system", "content": "Think."}, *prompt]
         return {**self.rows[row], "raw_prompt": prompt}

@@ -55,10 +55,11 @@ def check(config: Any) -> None:
 
     if not OmegaConf.is_config(config):
         return
-    plain = OmegaConf.to_container(config, resolve=True)
-    if not isinstance(plain, dict) or not uses_basis(plain):
+    given = OmegaConf.to_container(config)  # as it is: another program's may not resolve
+    if not isinstance(given, dict) or not uses_basis(given):
         return
     _repeat_errors_of_workers()
+    plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True)
     try:
         check_settings(plain)
     except BasisError as error:

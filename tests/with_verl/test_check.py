@@ -104,6 +104,9 @@ def test_the_paper_s_data_are_checked_in_time(assets: Assets, tmp_path: Path) ->
         ("algorithm.basis.pass_rates=x", r"append to your config use \+algorithm.basis.pass_rates"),
         ("+algorithm.basis.betas=[1,2", r"betas=\[1,2"),
         ("trainer.n_gpus_per_node=${oc.env:NOT_SET}", "NOT_SET"),
+        ("", "in an empty override"),
+        ("data.train_files=~/x", "cannot read .*: \"data.train_files='~/x'\""),
+        ("data.train_files=é b.parquet", "cannot read .*: \"data.train_files='é b.parquet'\""),
         ("data.train_batch_size", "Error parsing override 'data.train_batch_size'"),
     ],
 )
@@ -111,6 +114,24 @@ def test_what_hydra_refuses_is_one_line(override: str, text: str, tmp_path: Path
     done = check([override], tmp_path)
     assert done.returncode == 1
     assert re.search(f"^basis-rl: verl's configuration: .*{text}.*\n$", done.stderr)
+
+
+def test_quotes_as_they_are_advised_are_read() -> None:
+    from basis_rl.verl.compose import compose
+
+    assert compose(["data.train_files='~/é b.parquet'"])["data"]["train_files"] == "~/é b.parquet"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["it's", "a\\b", "a\\'b", "a\\\\'b", 'q"q', "é", "~x", "${x}", "$H", "a,b", "[a]=(b)", "1"],
+)
+def test_paths_that_prepare_prints_are_read_as_they_are(name: str) -> None:
+    from basis_rl.cli.verl_prepare import _for_hydra
+    from basis_rl.verl.compose import compose
+
+    path = Path(f"/d/{name}/train.parquet")
+    assert compose([f"data.train_files={_for_hydra(path)}"])["data"]["train_files"] == str(path)
 
 
 def test_neither_ray_nor_torch_nor_verl_is_imported(assets: Assets, tmp_path: Path) -> None:

@@ -97,6 +97,39 @@ print(utils.need_critic(OmegaConf.create(config)))
     assert "external_lib=basis_rl.verl" in last
 
 
+def test_the_guard_lets_other_programs_configurations_be() -> None:
+    code = """
+import sys, verl
+from omegaconf import OmegaConf
+import verl.trainer.ppo.utils as utils
+made = {"algorithm": {"adv_estimator": "grpo"}, "critic": {"enable": True}, "model": "${not.there}"}
+print(utils.need_critic(OmegaConf.create(made)), "ray" in sys.modules and __import__("ray").get)
+"""
+    shown = printed(code)
+    assert shown.startswith("True")
+    assert "told" not in shown
+
+
+def test_an_error_of_a_worker_ends_the_command_with_one_line() -> None:
+    code = """
+import ray
+from ray.exceptions import RayTaskError
+from basis_rl import verl_guard
+from basis_rl.errors import ConfigError
+
+def fails(*refs):
+    cause = ConfigError("one line")
+    raise RayTaskError("run", "Traceback of many lines", cause).as_instanceof_cause()
+
+ray.get = fails
+verl_guard._repeat_errors_of_workers()
+ray.get(None)
+"""
+    done = python(code)
+    assert done.returncode != 0
+    assert done.stderr.strip().splitlines()[-1] == "basis-rl: one line"
+
+
 def test_rows_without_a_verdict_leave_the_loss_in_the_queue(monkeypatch: Any) -> None:
     put: dict[str, Any] = {}
     masks = {"a_0_0": torch.ones(3, dtype=torch.long), "c_0_0": torch.ones(5, dtype=torch.long)}

@@ -23,6 +23,8 @@ class OptionNames:
         What starts unknown prompts from a prior.
     allow_mismatch : str
         With ``{}`` for the name of what may differ.
+    no_record : str
+        What leaves the record of rewards out.
     checkpoint : str
         Of which checkpoints hold an estimator's state.
     """
@@ -36,4 +38,5 @@ class OptionNames:
     max_zero_batches: str
     prior: str
     allow_mismatch: str
+    no_record: str
     checkpoint: str

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from basis_rl.adapters.option_names import OptionNames
 from basis_rl.batch import RewardBatch
 from basis_rl.errors import BasisError
 from basis_rl.files import cannot_write
@@ -32,12 +33,19 @@ class RewardRecord:
         Of the run.
     rewards : sequence of Reward
         The run's reward functions.
+    names : OptionNames
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], provenance: Provenance, rewards: Sequence[Reward]
+        self,
+        folder: str | os.PathLike[str],
+        provenance: Provenance,
+        rewards: Sequence[Reward],
+        *,
+        names: OptionNames,
     ) -> None:
         self.path = Path(folder) / NAME
+        self._names = names
         self._header = {
             "record": FORMAT,
             "id": uuid.uuid4().hex,
@@ -59,7 +67,7 @@ class RewardRecord:
         entry: dict[str, Any] = {
             "step": step,
             "part": part,
-            "policy_step": step if batch.policy_version is None else batch.policy_version,
+            "policy_step": _policy_step(batch),
             "keys": batch.keys,
             "rewards": [None if math.isnan(r) else r for r in batch.rewards.tolist()],
             "sources": batch.sources,
@@ -74,9 +82,15 @@ class RewardRecord:
                 stream.write(data)
         except OSError as error:
             raise BasisError(
-                f"{cannot_write(self.path, error)}, or set record_rewards=False"
-            ) from (error)
+                f"{cannot_write(self.path, error)}, or set {self._names.no_record}"
+            ) from error
         self._last = (step, part)
+
+
+def _policy_step(batch: RewardBatch) -> int:
+    if batch.row_versions is not None:
+        return int(batch.row_versions.min())
+    return (batch.step or 0) if batch.policy_version is None else batch.policy_version
 
 
 def _drop_cut_line(path: Path) -> None:

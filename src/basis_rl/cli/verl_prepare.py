@@ -45,6 +45,7 @@ def prepare(data: str, **options: Any) -> None:
     Each prompt once, as chat messages, with a stable id (prompt_id), the answer, and what else the
     verifier reads. The overrides that verl needs are printed.
     """
+    options["name"] = options["name"].removesuffix(".parquet")
     if options["validation"] and options["validation_fraction"]:
         raise click.UsageError("--validation and --validation-fraction are both given: choose one")
     if options["name"] == VALIDATION and (options["validation"] or options["validation_fraction"]):
@@ -162,7 +163,8 @@ def _next(paths: Sequence[Path], options: dict[str, Any]) -> str:
 def _for_hydra(path: Path) -> str:
     """An absolute path, since verl's workers may have another current folder; quoted for hydra."""
     text = os.path.abspath(path)
-    if re.fullmatch(r"[\w./~+-]+", text):
+    if re.fullmatch(r"[\w./+-]+", text, re.ASCII):
         return text
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    # A backslash is one of hydra's before a quote alone; ${ would be a reference.
+    escaped = re.sub(r"(\\*)'", r"\1\1\\'", text).replace("${", "\\${")
     return f"'{escaped}'"

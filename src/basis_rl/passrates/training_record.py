@@ -1,6 +1,6 @@
 """What a training run saw: the reward of every rollout, step by step.
 
-`BasisTrainer` writes `NAME` into its output folder, JSON objects a line::
+`BasisTrainer` and the adapter of verl write `NAME` into the output folder, JSON objects a line::
 
     {"record": 1, "id": "…", "run": {provenance of the run}, "rewards": [[name, weight], …]}
     {"step": 7, "part": 0, "policy_step": 7, "keys": […], "rewards": […], "sources": […] or null}
@@ -40,7 +40,7 @@ class RecordedBatch:
     step, part : int
         Optimizer steps done when it was sampled, and which batch of that step it is, from 0.
     policy_step : int
-        Optimizer steps of the policy that sampled it.
+        Optimizer steps of the policy that sampled it; of the oldest one, if several did.
     keys : list of str, length B
         Prompt of each rollout.
     rewards : float64 array, shape (B,)
@@ -147,8 +147,8 @@ def record_path(path: str | os.PathLike[str]) -> Path:
     file = file / NAME if file.is_dir() else file
     if not file.is_file():
         raise PassRatesError(
-            f"no record {file}: name the output folder of a run of BasisTrainer with "
-            "record_rewards=True, or its record"
+            f"no record {file}: name the output folder of a run of BasisTrainer (of verl, "
+            "trainer.default_local_dir) with record_rewards=True, or its record"
         )
     return file
 

@@ -14,5 +14,6 @@ TRL = OptionNames(
     max_zero_batches="max_zero_batches",
     prior="estimator_options={'missing': 'prior'}",
     allow_mismatch="allow_mismatch=['{}']",
+    no_record="record_rewards=False",
     checkpoint="a checkpoint that BasisTrainer wrote with it, without save_only_model",
 )

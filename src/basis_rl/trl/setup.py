@@ -227,4 +227,5 @@ def make_record(config: BasisConfig, model: Any, reward_funcs: Any) -> RewardRec
         return None
     functions = list(reward_funcs) if isinstance(reward_funcs, list | tuple) else [reward_funcs]
     rewards = named_rewards(functions, config.reward_weights)
-    return RewardRecord(config.output_dir, run_provenance(config, model, functions), rewards)
+    provenance = run_provenance(config, model, functions)
+    return RewardRecord(config.output_dir, provenance, rewards, names=TRL)

@@ -83,8 +83,8 @@ def training_rows(dataset: Any, config: Config) -> tuple[Sequence[Mapping[str, A
     there; otherwise, or where there is none, the data set's items are.
     """
     column = str(section(config, "data").get("prompt_key") or "prompt")
-    table = getattr(dataset, "dataframe", None)
-    if table is None or len(table) != len(dataset):
+    table: Any = getattr(dataset, "dataframe", None)
+    if not hasattr(table, "column_names") or len(table) != len(dataset):
         return dataset, RAW_PROMPT
     try:
         item = dataset[0] if len(table) else {}

@@ -86,18 +86,20 @@ def verl_folder() -> Path:
 
 
 def _one_line(error: Exception, overrides: Sequence[str]) -> str:
-    """Hydra's message, and the override that cannot be read where it does not name it."""
+    """Hydra's message; for an override that cannot be read, how to write it or which it is."""
     lines = [line.strip() for line in str(error).splitlines()]
     said = " ".join(line if line[-1:] in ".?!," else f"{line}." for line in lines if line)
     culprit = _unreadable(overrides)
     if culprit is not None:
         key, equals, value = culprit.partition("=")
-        if equals and _quotable(f"{key}='{value}'"):
+        quoted = f"{key}='{value}'"
+        if equals and value[:1] not in ("[", "{", "") and _quotable(quoted):
             return (
-                f"verl's configuration cannot read {culprit}: put the value in quotes, and all of "
-                f"it in others for the shell: \"{key}='{value}'\""
+                f"verl's configuration: cannot read {culprit}: put the value in quotes, and all of "
+                f'it in others for the shell: "{quoted}"'
             )
-        return f"verl's configuration: {said.rstrip('.')} (in {culprit or 'an empty override'})"
+        if not culprit or culprit not in said:
+            said = f"{said.rstrip('.')} (in {culprit or 'an empty override'})"
     return f"verl's configuration: {said.rstrip('.')}"
 
 

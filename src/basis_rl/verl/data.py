@@ -19,6 +19,7 @@ from basis_rl.verl.options import Config, Options, section, whole_number
 from basis_rl.verl.run import row_names
 
 _REMOTE = "://"
+_READ = (".parquet", ".json", ".jsonl")  # by verl 0.9's data set
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,10 @@ class _JsonPart:
 
 
 def _part(file: str, names: RowNames) -> Any:
-    path: Path = check_file(os.path.expanduser(file))
+    name = os.path.expanduser(file)
+    if os.path.isfile(name) and not name.endswith(_READ):
+        raise ConfigError(f"verl reads files that end in {', '.join(_READ)}: convert it")
+    path: Path = check_file(name)
     if path.suffix != ".parquet":
         return _JsonPart(path, names)
     from basis_rl.verl.parquet import ParquetPart

@@ -80,18 +80,18 @@ def _known(trainer: Any, run: BasisRun, uids: list[str], columns: dict[str, Any]
     """Names the rows that come back from the rollout by verl's name of their prompt."""
     rows = {uid: number for number, uid in enumerate(uids)}
 
+    def name(uid: str) -> tuple[str, str | None]:
+        if uid not in rows:
+            raise BasisError(
+                f"verl asked for the advantage of a rollout whose prompt ({uid!r}) is not of this "
+                "step's batch: use a trainer that makes its batch with _get_gen_batch"
+            )
+        return run.names.name({column: values[rows[uid]] for column, values in columns.items()})
+
     def known(index: list[str]) -> Step:
         start = time.perf_counter()
-        named: dict[str, tuple[str, str | None]] = {}
-        for uid in index:
-            if uid not in rows:
-                raise BasisError(
-                    f"verl asked for the advantage of a rollout whose prompt ({uid!r}) is not of "
-                    "this step's batch: use a trainer that makes its batch with _get_gen_batch"
-                )
-            if uid not in named:
-                row = {name: values[rows[uid]] for name, values in columns.items()}
-                named[uid] = run.names.name(row)
+        with plainly():
+            named = {uid: name(uid) for uid in dict.fromkeys(index)}
         names = [named[uid] for uid in index]
         spent = time.perf_counter() - start
         return Step(np.ones(len(index), dtype=bool), None, _estimate(trainer, run, names, spent))

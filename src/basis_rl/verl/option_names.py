@@ -14,5 +14,7 @@ VERL = OptionNames(
     max_zero_batches="+algorithm.basis.max_zero_batches",
     prior="+algorithm.basis.missing=prior",
     allow_mismatch="+algorithm.basis.allow_mismatch=[{}]",
-    checkpoint="a checkpoint of a run with the same algorithm.adv_estimator",
+    no_record="+algorithm.basis.record_rewards=false",
+    checkpoint="a checkpoint of a run with the same algorithm.adv_estimator, or begin with its "
+    "model (trainer.resume_mode=disable actor_rollout_ref.model.path=...)",
 )

@@ -30,6 +30,8 @@ STOCK = (
     "rloo_vectorized",
     "tir_optimal_token_baseline",
 )
+# Names of verl's that estimators of basis-rl have too, if verl gives them all that they need.
+_SHARED = ("opo",)
 MISMATCHES = ("model", "revision", "verifier", "temperature")
 NORMALISATIONS = ("none", "batch", "tokens")
 # Of verl's configuration composed without the key.
@@ -186,7 +188,7 @@ def _estimator(name: str, given: Config) -> str:
             )
         return str(inner)
     if name in STOCK and given:
-        named = f" with +algorithm.basis.estimator={name}" if _is_known(name) else ""
+        named = f" with +algorithm.basis.estimator={name}" if name in _SHARED else ""
         raise ConfigError(
             f"algorithm.basis is given (algorithm.basis.{next(iter(given))}), and "
             f"algorithm.adv_estimator={name} is verl's own estimator, which does not read it: give "

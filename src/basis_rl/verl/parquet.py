@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from basis_rl.adapters.rows import RowNames
 from basis_rl.batch import IntArray
-from basis_rl.errors import BasisError, BatchError, PromptsError
+from basis_rl.errors import BasisError, BatchError, ConfigError, PromptsError
 from basis_rl.passrates.keys import prompt_key
 
 _ROWS = 1 << 18  # of a batch: large, so that prompts that come again are hashed seldom
@@ -128,9 +128,8 @@ class ParquetPart:
                 own = path in file.schema_arrow.names
                 fields = [] if own else path.split(".")[1:]
                 for batch in file.iter_batches(_ROWS, columns=[path], use_threads=False):
-                    if not batch.num_columns:  # no such field
-                        yield pa.nulls(batch.num_rows)
-                        continue
+                    if not batch.num_columns:
+                        raise _no_field(path, file.schema_arrow)
                     array = batch.column(0)
                     for name in fields:
                         array = pc.struct_field(array, name)
@@ -141,6 +140,15 @@ class ParquetPart:
     def _damaged(self, error: BaseException) -> PromptsError:
         reason = " ".join(str(error).split())[:150] or type(error).__name__
         return PromptsError(f"{self.path} is damaged ({reason}): mend it, or fetch it again")
+
+
+def _no_field(path: str, schema: Any) -> ConfigError:
+    """Error for a field that a column does not have."""
+    name = path.partition(".")[0]
+    kind = schema.field(name).type
+    inside = [f"{name}.{field.name}" for field in kind] if pa.types.is_struct(kind) else []
+    known = f"only {', '.join(inside)}: name one of them" if inside else "name another column"
+    return ConfigError(f"the training data have no field {path!r}, {known}")
 
 
 def distinct(array: Any) -> tuple[IntArray, IntArray]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from basis_rl.after_import import after_import
+from basis_rl.errors import ConfigError
 
 # Importing this one leaves verl's choice of hardware open, unlike the two trainers.
 CORE = "verl.trainer.ppo.core_algos"
@@ -41,21 +42,38 @@ def register_estimators() -> None:
 
 
 def _wrap_v1(module: Any) -> None:
+    from basis_rl.verl.attach import plainly
     from basis_rl.verl.v1 import HOOKS
 
-    wrap(module.PPOTrainer, HOOKS)
+    with plainly():
+        wrap(module.PPOTrainer, HOOKS)
 
 
 def _wrap_legacy(module: Any) -> None:
     from basis_rl.verl.legacy import HOOKS
 
-    wrap(module.RayPPOTrainer, HOOKS)
+    trainer = getattr(module, "RayPPOTrainer", None)
+    # verl means to remove it, and its V1 trainers import this module too.
+    if trainer is not None and all(hasattr(trainer, name) for name in HOOKS):
+        wrap(trainer, HOOKS)
 
 
 def wrap(trainer: type, hooks: dict[str, Hook]) -> None:
-    """Let a hook stand before each named method of a trainer, once."""
+    """Let a hook stand before each named method of a trainer, once.
+
+    Raises
+    ------
+    ConfigError
+        If the trainer has no such method: a version of verl that the adapter does not know.
+    """
     if trainer.__dict__.get("_basis_wrapped"):
         return
+    missing = [name for name in hooks if not hasattr(trainer, name)]
+    if missing:
+        raise ConfigError(
+            f"this version of verl is not known to basis-rl: its {trainer.__name__} has no method "
+            f"{missing[0]}: pip install 'verl>=0.9,<0.10'"
+        )
     for name, hook in hooks.items():
         setattr(trainer, name, _hooked(getattr(trainer, name), hook))
     trainer._basis_wrapped = True  # type: ignore[attr-defined]

@@ -199,7 +199,7 @@ def split_off(
     PromptsError
         If one of the two would be empty.
     """
-    count = round(fraction * len(prompts))
+    count = round(fraction * len(prompts)) if 0 < fraction < 1 else 0  # nan is neither
     if not 0 < count < len(prompts):
         raise PromptsError(
             f"a share of {fraction} of {len(prompts)} prompts leaves no validation or no training "

@@ -32,6 +32,7 @@ from basis_rl.verl.setup import check_prompts, open_estimator, run_provenance
 ROW_NORMALISED = "seq-mean"
 ROW_NORMALISED_LOSSES = ("geo_mean", "sapo")
 RAW_PROMPT = "raw_prompt"
+_ONE_TURN = "single_turn_agent"
 
 
 class BasisRun:
@@ -67,7 +68,8 @@ class BasisRun:
         self._record = _record(config) if options.record_rewards else None
         self._row_normalised = divides_by_rows(config)
         rollout = section(config, "actor_rollout_ref", "rollout")
-        self.multi_turn = bool(section(rollout, "multi_turn").get("enable"))
+        loop = section(rollout, "agent").get("default_agent_loop") or _ONE_TURN
+        self.multi_turn = bool(section(rollout, "multi_turn").get("enable")) or loop != _ONE_TURN
         self._rows_seen = rows_seen(config)
         self._training_keys: frozenset[str] = frozenset()
         self._told_of_strangers = False
@@ -114,6 +116,7 @@ class BasisRun:
         check_rows(config, with_columns(rows, ["data_source", "extra_info", "reward_model"]))
         check_scores(config, options, pass_rates, with_columns(rows, ["data_source"]))
         run.columns = whole_columns(run.names.needed, column_names(rows))
+        run.multi_turn |= "agent_name" in column_names(rows)
         run._training_keys = frozenset(keys)
         return run
 
@@ -211,4 +214,5 @@ def _record(config: Config) -> RewardRecord | None:
     folder = section(config, "trainer").get("default_local_dir")
     if folder is None:
         return None
-    return RewardRecord(folder, run_provenance(config), reward_of(config) or [Reward(None)])
+    rewards = reward_of(config) or [Reward(None)]
+    return RewardRecord(folder, run_provenance(config), rewards, names=VERL)

@@ -33,15 +33,15 @@ def compute_advantage(
         return original(batch, metrics=metrics)
     with plainly():
         logged: dict[str, float] = {}
+        start = time.perf_counter()
         real = [row for row, tag in enumerate(batch.tags) if not tag.get("is_padding", False)]
         uids = [key.rsplit("_", 2)[0] for key in batch.keys]
         columns, waited = prompt_columns(
             run, batch.partition_id, {uids[row]: batch.keys[row] for row in real}
         )
-        start = time.perf_counter()
         named = {uid: run.names.name(row) for uid, row in columns.items()}
         step = _step(trainer, run, batch, real, [named[uids[row]] for row in real], logged)
-        step.seconds = time.perf_counter() - start
+        step.seconds = time.perf_counter() - start - waited
         with next_batch(_expecting(step, uids)):
             result = original(batch, metrics=metrics)
         if step.unverified is not None and step.unverified.any():
