@@ -13,7 +13,7 @@ import pytest
 
 from basis_rl import PassRates, RewardBatch, cli
 from basis_rl.estimators import registry
-from basis_rl.verl import legacy, v1
+from basis_rl.verl import fully_async, legacy, v1
 from basis_rl.verl.options import OWN, STOCK, Options, read_options
 from basis_rl.verl.run import BasisRun
 
@@ -94,7 +94,11 @@ def test_every_estimator_is_in_a_row():
 
 def test_every_method_that_is_wrapped_is_named():
     limits = PAGE[PAGE.index("## Limits") :]
-    assert set(re.findall(r"`(_\w+)`", limits)) == {*v1.HOOKS, *legacy.HOOKS}
+    assert set(re.findall(r"`(_\w+)`", limits)) == {
+        *v1.HOOKS,
+        *legacy.HOOKS,
+        *fully_async.HOOKS,
+    }
 
 
 def test_overrides_are_read():

@@ -68,3 +68,14 @@ def test_a_module_is_guarded_once() -> None:
     guarded = module.need_critic
     verl_guard.guard(module)
     assert module.need_critic is guarded
+
+
+def test_a_command_with_a_trainer_of_its_own_is_checked_before_ray_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(verl_guard, "check", lambda config: done.append(f"checked {config}"))
+    module = types.SimpleNamespace(run_ppo=lambda config, runner: done.append(f"ran {runner}"))
+    verl_guard.guard(module)
+    module.run_ppo("settings", "mine")
+    assert done == ["checked settings", "ran mine"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextvars import Context
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +201,8 @@ def test_a_run_without_basis_is_left_alone(tmp_path: Path) -> None:
 
 def test_the_function_alone_says_that_the_hooks_are_missing() -> None:
     with pytest.raises(BasisError, match=r"hooks were not called.*super"):
-        estimated(token_rewards([1.0]), full_mask(1), {}, np.array(["a"]))
+        # Other tests may have told of a batch.
+        Context().run(estimated, token_rewards([1.0]), full_mask(1), {}, np.array(["a"]))
 
 
 def test_rows_of_another_batch_are_refused(tmp_path: Path, queue: Queue) -> None:
@@ -286,13 +288,17 @@ def test_the_start_says_how_many_rows_an_estimate_sees(
 ) -> None:
     separate = {
         "trainer.v1.trainer_mode": "separate_async",
-        "trainer.v1.separate_async.parameter_sync_step": 4,
-        "data.train_batch_size": 512,
-        "actor_rollout_ref.actor.ppo_mini_batch_size": 128,
+        "trainer.v1.separate_async.parameter_sync_step": 3,
+        "actor_rollout_ref.actor.ppo_mini_batch_size": 2,
     }
-    with pytest.warns(UserWarning, match="128 rollouts"):
+    with pytest.warns(UserWarning, match="2 rollouts"):
         started(config(tmp_path, changes=separate))
-    assert "an estimate sees 128 rollouts" in capsys.readouterr().err
+    assert "an estimate sees 2 rollouts" in capsys.readouterr().err
+
+
+def test_fewer_prompts_than_a_batch_stop_the_job(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"data\.train_batch_size=5 or less"):
+        started(config(tmp_path), Data(rows(5)))
 
 
 # Checkpoints and the record
@@ -389,16 +395,6 @@ def test_the_legacy_trainer_finds_a_rows_prompt_by_verls_name(tmp_path: Path) ->
     assert trainer._update_actor(LegacyBatch({})).meta_info["metrics"] == {}
     with pytest.raises(BasisError, match="not of this step's batch"):
         estimated(token_rewards([1.0]), full_mask(1), {}, np.array(["other"], dtype=object))
-
-
-def test_trainers_that_compute_advantages_elsewhere_are_refused(tmp_path: Path) -> None:
-    fully_async = fresh_legacy(_fit_compute_advantage=lambda self, batch: batch)
-    made = config(tmp_path, changes={"trainer.use_v1": False})
-    with pytest.raises(ConfigError, match="separate_async"):
-        fully_async(made, Data(rows(COUNT)))
-    stock = verl_config({"algorithm.adv_estimator": "grpo"})
-    stock["actor_rollout_ref"]["model"]["external_lib"] = None
-    fully_async(stock, Data(rows(COUNT)))
 
 
 # Metrics

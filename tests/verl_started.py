@@ -45,8 +45,8 @@ def config(folder: Path, keys: list[str] | None = None, /, **basis: Any) -> dict
     table(keys).save(folder / "table.parquet")
     changes = {
         "trainer.default_local_dir": str(folder / "run"),
-        "data.train_batch_size": 8,
-        "actor_rollout_ref.actor.ppo_mini_batch_size": 8,
+        "data.train_batch_size": COUNT,
+        "actor_rollout_ref.actor.ppo_mini_batch_size": COUNT,
         **basis.pop("changes", {}),
     }
     return verl_config(

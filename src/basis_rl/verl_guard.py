@@ -1,7 +1,8 @@
 """Stops a job of verl that names basis-rl and is set up wrongly, before Ray starts.
 
 verl imports this module in each of its processes (entry-point group ``verl.plugins``) and looks at
-no error of it. Nothing is activated: `basis_rl.verl` does that, where the trainer runs.
+no error of it. Nothing is activated: `basis_rl.verl` does that, where the trainer runs. Only verl's
+experimental trainers get their hooks from here, see `hook_early`.
 """
 
 from __future__ import annotations
@@ -17,24 +18,29 @@ from basis_rl.after_import import after_import
 # verl calls `need_critic` of this module with the configuration: first of all in the command, and
 # later in the trainer.
 MODULE = "verl.trainer.ppo.utils"
+# Commands with trainers of their own call `run_ppo` of this one, which starts Ray.
+COMMAND = "verl.trainer.main_ppo"
+SEPARATE = "verl.experimental.separation.ray_trainer"
 
 
 def guard(module: Any) -> None:
-    """Let `need_critic` check the settings of a run that uses basis-rl, once in a process."""
-    if not hasattr(module.need_critic, "_basis_guard"):
-        module.need_critic = _guarded(module.need_critic)
+    """Let what is called with the configuration check that of a run that uses basis-rl, once."""
+    for name in ("need_critic", "run_ppo"):
+        called = getattr(module, name, None)
+        if called is not None and not hasattr(called, "_basis_guard"):
+            setattr(module, name, _guarded(called))
 
 
-def _guarded(need_critic: Callable[..., Any]) -> Callable[..., Any]:
+def _guarded(called: Callable[..., Any]) -> Callable[..., Any]:
     checked = False
 
-    @functools.wraps(need_critic)
+    @functools.wraps(called)
     def guarded(config: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal checked
         if not checked:
             check(config)
             checked = True
-        return need_critic(config, *args, **kwargs)
+        return called(config, *args, **kwargs)
 
     guarded._basis_guard = True  # type: ignore[attr-defined]
     return guarded
@@ -96,4 +102,17 @@ def _say_last(error: Exception) -> None:
     atexit.register(print, line, file=sys.stderr, flush=True)
 
 
+def hook_early(module: Any) -> None:
+    """Put the hooks into verl's trainers with workers apart.
+
+    Ray copies the fully asynchronous one, methods and all, before its process knows of any
+    ``external_lib``. In a run that does not use basis-rl the hooks do nothing.
+    """
+    from basis_rl.verl.plugin import wrap_separate
+
+    wrap_separate(module)
+
+
 after_import(MODULE, guard)
+after_import(COMMAND, guard)
+after_import(SEPARATE, hook_early)

@@ -114,6 +114,38 @@ def test_mode(mode, assets, tmp_path):
 
 
 @pytest.mark.slow
+def test_fully_async(assets, tmp_path):
+    """Its program, to the end, and from its last checkpoint on."""
+    mode = "fully async"
+    settings = [*overrides(assets), *trainer_modes.MODES[mode], "trainer.save_freq=1"]
+    folder, program = tmp_path / "job", trainer_modes.PROGRAMS[mode]
+    job = run_job(folder, settings, assets=assets, program=program).check()
+    mini_batch = ROWS // 2  # of ppo_mini_batch_size prompts
+    assert "an estimate sees 4 rollouts" in "".join(job.lines("basis-rl: estimator 'basis'"))
+    assert estimates(job) == [(version, mini_batch) for version in (1, 2, 3)]
+    assert len(job.rollouts) == ROWS * STEPS
+    settings.append("rollout.total_rollout_steps=48")
+    again = run_job(folder, settings, assets=assets, program=program).check()
+    assert again.lines(f"goes on from {job.checkpoints / 'global_step_3'}")
+    assert estimates(again) == [(version, mini_batch) for version in (4, 5, 6)]
+    assert (job.checkpoints / "global_step_6" / "basis_state.json").exists()
+
+
+def estimates(job: Job) -> list[tuple[int, float]]:
+    """Step and rows where verl logged an estimate; it logs other things alone too."""
+    return [(row["step"], row["basis/rows"]) for row in job.metrics if "basis/rows" in row]
+
+
+@pytest.mark.slow
+def test_one_step_off(assets, tmp_path):
+    mode = "one step off"
+    settings = [*overrides(assets), *trainer_modes.MODES[mode]]
+    program = trainer_modes.PROGRAMS[mode]
+    job = run_job(tmp_path / "job", settings, assets=assets, program=program).check()
+    assert estimates(job) == [(step, ROWS) for step in (1, 2, 3)]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("version", "mode"), OTHERS)
 def test_other_version(version, mode, assets, tmp_path):
     settings = [*overrides(assets), *trainer_modes.MODES[mode]]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,7 +51,35 @@ def test_composed_only():
             pytest.skip(f"{folder} is missing: `make test-verl` sets it up")
         config = folder / "verl" / "trainer" / "config"
         settings = ["algorithm.adv_estimator=basis", *trainer_modes.MODES[mode]]
-        composed = compose(settings, config_dir=config)
+        if mode in trainer_modes.PROGRAMS:
+            program = folder.joinpath(*trainer_modes.PROGRAMS[mode].split(".")[:-1], "config")
+            (own,) = program.glob("*_ppo_trainer.yaml")
+            settings = [one for one in settings if not one.startswith("hydra.")]
+            settings.append(f"hydra.searchpath=[file://{config}]")
+            composed = compose(settings, config_name=own.name, config_dir=program)
+        else:
+            composed = compose(settings, config_dir=config)
         assert composed["algorithm"]["adv_estimator"] == "basis"
         with pytest.raises(BasisError):
             compose(["trainer.v1.no_such_key=1"], config_dir=config)
+
+
+@pytest.mark.parametrize("version", trainer_modes.REFUSED)
+def test_the_plug_in_refuses_an_old_verl(version):
+    """What a job of that version does with external_lib, before it has a model."""
+    folder = trainer_modes.other_version(version)
+    if not folder.exists():
+        pytest.skip(f"{folder} is missing: `make test-verl` sets it up")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", "import verl, basis_rl.verl"],
+        env={**os.environ, "PYTHONPATH": str(folder), "VERL_USE_EXTERNAL_PLUGINS": "none"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode
+    assert done.stderr.strip().splitlines()[-1] == (
+        f"basis_rl.errors.ConfigError: verl {version} is installed, and basis-rl works with verl "
+        "0.9: pip install 'verl>=0.9,<0.10'"
+    )

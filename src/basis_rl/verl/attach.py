@@ -121,7 +121,7 @@ def load_checkpoint(trainer: Any, original: Callable[[], Any]) -> Any:
     """Read the estimator's state from the folder that verl resumed from."""
     result = original()
     run = run_of(trainer)
-    if run is None or not trainer.global_steps:
+    if run is None or not _number(trainer):
         return result
     settings = section(run.config, "trainer")
     named = settings.get("resume_mode") == "resume_path"
@@ -144,4 +144,9 @@ def _make_folder(run: BasisRun) -> None:
 
 def _folder(trainer: Any, run: BasisRun) -> Path:
     folder = section(run.config, "trainer").get("default_local_dir") or "."
-    return Path(folder) / f"global_step_{trainer.global_steps}"
+    return Path(folder) / f"global_step_{_number(trainer)}"
+
+
+def _number(trainer: Any) -> int:
+    """Number of a checkpoint: steps, or in the fully asynchronous trainer versions of weights."""
+    return int(getattr(trainer, "current_param_version", trainer.global_steps))

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from basis_rl.batch import FloatArray, RewardBatch
-from basis_rl.errors import BasisError, ConfigError
+from basis_rl.errors import BasisError
 from basis_rl.verl.advantages import Estimate, Known, Step, announce
 from basis_rl.verl.attach import (
-    as_config,
     load_checkpoint,
     plainly,
     run_of,
@@ -20,29 +19,16 @@ from basis_rl.verl.attach import (
     start_run,
 )
 from basis_rl.verl.run import BasisRun
-from basis_rl.verl.settings import uses_basis
 from basis_rl.verl.v1 import Names, sources, steps_so_far
 
 _LOGGED = "_basis_logged"
 
 
 def create_dataloader(trainer: Any, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Check the run as soon as its data are there; no worker is yet.
-
-    Raises
-    ------
-    ConfigError
-        In a trainer that is built on this one and computes advantages in another place.
-    """
-    if hasattr(trainer, "_fit_compute_advantage") and uses_basis(as_config(trainer.config)):
-        with plainly():
-            raise ConfigError(
-                f"basis-rl does not know the prompts of verl's {type(trainer).__name__} (fully "
-                "asynchronous or one step off the policy): run verl.trainer.main_ppo with "
-                "trainer.v1.trainer_mode=separate_async, or another estimator"
-            )
+    """Check the run as soon as its data are there; no worker is yet."""
     result = original(*args, **kwargs)
-    start_run(trainer)
+    if not hasattr(trainer, "_fit_compute_advantage"):  # see `fully_async`
+        start_run(trainer)
     return result
 
 

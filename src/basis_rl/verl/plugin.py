@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import functools
 import importlib
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from basis_rl.after_import import after_import
 from basis_rl.errors import ConfigError
+from basis_rl.verl.settings import check_version
 
 # Importing this one leaves verl's choice of hardware open, unlike the two trainers.
 CORE = "verl.trainer.ppo.core_algos"
 V1 = "verl.trainer.ppo.v1.trainer_base"
 LEGACY = "verl.trainer.ppo.ray_trainer"
+SEPARATE = "verl.experimental.separation.ray_trainer"
 
 # Called with the trainer, its own method, and the method's arguments.
 Hook = Callable[..., Any]
@@ -23,10 +26,19 @@ def activate() -> None:
     """Register the estimators with verl, and wrap its trainers now or when they are imported.
 
     A second call changes nothing. A trainer whose run does not use basis-rl goes on as it was.
+
+    Raises
+    ------
+    ConfigError
+        If verl is too old: verl 0.8 has no place from where the settings could be checked.
     """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a newer version is told of where the run starts
+        check_version()
     register_estimators()
     after_import(V1, _wrap_v1)
     after_import(LEGACY, _wrap_legacy)
+    after_import(SEPARATE, wrap_separate)
 
 
 def register_estimators() -> None:
@@ -54,6 +66,16 @@ def _wrap_legacy(module: Any) -> None:
 
     trainer = getattr(module, "RayPPOTrainer", None)
     # verl means to remove it, and its V1 trainers import this module too.
+    if trainer is not None and all(hasattr(trainer, name) for name in HOOKS):
+        wrap(trainer, HOOKS)
+
+
+def wrap_separate(module: Any) -> None:
+    """Put the hooks into what the fully asynchronous and the one-step-off trainer are built on."""
+    from basis_rl.verl.fully_async import HOOKS
+
+    trainer = getattr(module, "SeparateRayPPOTrainer", None)
+    # verl calls it experimental, and imports it for runs that do not use basis-rl.
     if trainer is not None and all(hasattr(trainer, name) for name in HOOKS):
         wrap(trainer, HOOKS)
 

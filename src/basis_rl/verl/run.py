@@ -26,6 +26,7 @@ from basis_rl.verl.reward import check_rows, reward_of
 from basis_rl.verl.rows import check_media, column_names, training_keys, whole_columns, with_columns
 from basis_rl.verl.settings import check_settings, rows_seen, section
 from basis_rl.verl.setup import check_prompts, open_estimator, run_provenance
+from basis_rl.verl.sizes import check_enough
 
 # verl's loss divides by the number of rows in these, and by that of tokens elsewhere: beginning of
 # loss_agg_mode, and values of policy_loss.loss_mode that do so whatever the former is.
@@ -115,6 +116,7 @@ class BasisRun:
         )
         check_rows(config, with_columns(rows, ["data_source", "extra_info", "reward_model"]))
         check_scores(config, options, pass_rates, with_columns(rows, ["data_source"]))
+        check_enough(config, len(keys))
         run.columns = whole_columns(run.names.needed, column_names(rows))
         run.multi_turn |= "agent_name" in column_names(rows)
         run._training_keys = frozenset(keys)

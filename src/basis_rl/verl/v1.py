@@ -42,7 +42,7 @@ def compute_advantage(
         named = {uid: run.names.name(row) for uid, row in columns.items()}
         step = _step(trainer, run, batch, real, [named[uids[row]] for row in real], logged)
         step.seconds = time.perf_counter() - start - waited
-        with next_batch(_expecting(step, uids)):
+        with next_batch(expecting(step, uids)):
             result = original(batch, metrics=metrics)
         if step.unverified is not None and step.unverified.any():
             _leave_out(result, [batch.keys[row] for row in np.flatnonzero(step.unverified)])
@@ -134,7 +134,7 @@ def _step(
     )
 
 
-def _expecting(step: Step, uids: list[str]) -> Known:
+def expecting(step: Step, uids: list[str]) -> Known:
     """The step, if verl computes advantages for the rows that it was made of."""
 
     def known(index: list[str]) -> Step:
