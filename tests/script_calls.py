@@ -16,9 +16,9 @@ sys.exit(int(os.environ.get("FAIL") in sys.argv[1:]))
 
 
 def run_script(
-    script: str, folder: Path, *arguments: str, **environment: str
+    script: str | Path, folder: Path, *arguments: str, **environment: str
 ) -> tuple[subprocess.CompletedProcess[str], list[list[str]]]:
-    """Run a script; returns how it ended, and the words of each call of basis-rl and python.
+    """Run a text or a file; returns how it ended, and the words of basis-rl's and python's calls.
 
     FAIL=word makes the calls with that word fail.
     """
@@ -30,8 +30,8 @@ def run_script(
         tool.write_text(_STAND_IN.format(python=sys.executable, log=str(log), name=name))
         tool.chmod(0o755)
     done = subprocess.run(
-        ["bash", "-s", "--", *arguments],
-        input=script,
+        ["bash", *(["-s", "--"] if isinstance(script, str) else [str(script)]), *arguments],
+        input=script if isinstance(script, str) else "",
         text=True,
         capture_output=True,
         cwd=folder,

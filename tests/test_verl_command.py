@@ -26,7 +26,6 @@ from basis_rl.verl.paper.objectives import OBJECTIVES
 from basis_rl.verl.paper.times import HOURS
 
 COMBINATIONS = list(itertools.product(MODELS, OBJECTIVES, BASELINES))
-ROOT = Path(__file__).parent.parent
 
 
 def printed(capsys, *options):
@@ -315,31 +314,3 @@ def test_the_papers_hours_are_those_of_its_table():
     for objective in OBJECTIVES:
         share = HOURS[objective, "basis-unb", 150] / HOURS[objective, "grpo-8", 300]
         assert 0.45 < share < 0.55
-
-
-def load_recipes():
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("write_recipes", ROOT / "recipes/write.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_recipes_are_what_the_command_prints():
-    recipes = load_recipes()
-    folder = ROOT / "recipes"
-    found = {str(path.relative_to(folder)) for path in folder.glob("*/*.sh")}
-    assert found == set(recipes.RECIPES)
-    for name, options in recipes.RECIPES.items():
-        assert (folder / name).read_text() == recipes.text(options), (
-            f"recipes/{name} is old: python recipes/write.py"
-        )
-
-
-def test_each_recipe_is_explained():
-    text = (ROOT / "recipes/README.md").read_text()
-    for name in load_recipes().RECIPES:
-        assert name in text, name
-    for hours in HOURS.values():
-        assert f"{hours} h" in text

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import itertools
 import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from assets import Assets
-from click.testing import CliRunner
 from jobs import base_overrides, json_lines, name, run_job
 from script_calls import run_script
 
-from basis_rl.cli.verl_command import command
 from basis_rl.errors import ConfigError
+from basis_rl.verl.command.files import runs
 from basis_rl.verl.command.settings import METRICS_FILE, Choice, overrides
 from basis_rl.verl.compose import compose
+from basis_rl.verl.options import Config
 from basis_rl.verl.paper.baselines import BASELINES
+from basis_rl.verl.paper.data import GREEDY, SAMPLED
 from basis_rl.verl.paper.models import MODELS
 from basis_rl.verl.paper.objectives import OBJECTIVES
 from basis_rl.verl.settings import check_settings, uses_basis
 
 COMBINATIONS = list(itertools.product(MODELS, OBJECTIVES, BASELINES))
-RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*/*.sh"))
+RECIPES = Path(__file__).parents[2] / "recipes"
+TRAINED = [*runs(), "section-5.1/grpo-math.sh"]
 # One GPU, several machines, and each way to offload.
 MACHINES = [
     {"gpus": 1, "gpu": "h100"},
@@ -38,10 +43,34 @@ STOCK = {"grpo-8", "reinforce++-verl"}
 RESPONSE = {"qwen3-4b": 4096, "qwen2.5-math-7b": 2048}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def files_are_parsed_once() -> Iterator[None]:
+    """A third of the time to compose is spent on reading the same files of verl again."""
+    from omegaconf import OmegaConf
+
+    read, seen = OmegaConf.load, {}
+
+    def load(file: Any) -> Any:
+        place = getattr(file, "name", file)
+        if place not in seen:
+            seen[place] = read(file)
+        return copy.deepcopy(seen[place])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OmegaConf, "load", load)
+        yield
+
+
+@functools.cache
+def composed(choice: Choice) -> Config:
+    """A run's configuration."""
+    return compose(overrides(choice))
+
+
 @pytest.mark.parametrize("names", COMBINATIONS, ids="-".join)
 def test_every_combination_composes_to_the_papers_values(names: tuple[str, str, str]) -> None:
     model, objective, baseline = names
-    config = compose(overrides(Choice(*names)))
+    config = composed(Choice(*names))
     data, parts = config["data"], config["actor_rollout_ref"]
     actor, rollout = parts["actor"], parts["rollout"]
 
@@ -100,34 +129,54 @@ def test_every_size_is_one_that_verl_takes(
     assert actor.ppo_mini_batch_size * rollout.n % total == 0  # verl asserts it in its workers
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_every_job_of_a_recipe_composes(path: Path, tmp_path: Path) -> None:
-    """Training and both evaluations, as bash hands them over."""
-    done, calls = run_script(path.read_text(), tmp_path)
+def jobs_of(recipe: str, folder: Path, *words: str) -> list[list[str]]:
+    """Jobs of verl that bash starts for a recipe, in a folder where all files are that it needs."""
+    places = {"TRAIN": "train.parquet", "PASS_RATES": "pass rates.parquet", "FOLDER": "runs here"}
+    benchmarks = (f"runs here/benchmarks/{name}.parquet" for name in (*SAMPLED, *GREEDY))
+    for file in (*benchmarks, places["TRAIN"], places["PASS_RATES"]):
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).touch()
+    environment = {key: str(folder / place) for key, place in places.items()}
+    done, calls = run_script(RECIPES / recipe, folder, *words, **environment)
     assert done.returncode == 0, done.stderr
-    jobs = [call[3:] for call in calls if "verl.trainer.main_ppo" in call]
-    assert len(jobs) >= 3
-    # Jobs that differ in the checkpoint alone are one.
-    kinds = {tuple(word for word in job if "global_step_" not in word) for job in jobs}
-    for job in kinds:
-        config = compose(job)
-        evaluation = config["trainer"]["val_only"]
-        assert (config["algorithm"].get("basis") is None) or not evaluation
-        if evaluation:
-            sampling = config["actor_rollout_ref"]["rollout"]["val_kwargs"]
-            files = config["data"]["val_files"]
-            kind = sampling["n"], sampling["do_sample"], len(files)
-            assert kind in ((32, True, 4), (1, False, 3))
-        else:
-            check_settings(config)
+    return [call[3:] for call in calls if "verl.trainer.main_ppo" in call]
 
 
-@pytest.mark.parametrize("path", [RECIPES[0], RECIPES[-1]], ids=lambda path: path.parent.name)
-def test_the_command_itself_takes_a_recipe(path: Path, tmp_path: Path) -> None:
-    _, calls = run_script(path.read_text(), tmp_path)
-    job = next(call for call in calls if "verl.trainer.main_ppo" in call)
+@pytest.mark.parametrize("recipe", TRAINED)
+def test_training_of_a_recipe_composes(recipe: str, tmp_path: Path) -> None:
+    """As bash hands it over, with the paper's values."""
+    config = compose(jobs_of(recipe, tmp_path)[-1])
+    check_settings(config)
+    assert config["trainer"]["default_local_dir"].startswith(f"{tmp_path}/runs here/")
+    if recipe in runs():
+        assert without_files(config) == without_files(composed(runs()[recipe]))
+
+
+def without_files(config: Config) -> Config:
+    """Without what names files."""
+    algorithm = config["algorithm"]
+    options = {k: v for k, v in algorithm.get("basis", {}).items() if k != "pass_rates"}
+    rest = {k: v for k, v in config.items() if k not in ("data", "trainer", "ray_kwargs")}
+    return {**rest, "algorithm": {**algorithm, "basis": options}}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_both_evaluations_of_a_checkpoint_compose(model: str, tmp_path: Path) -> None:
+    (tmp_path / "runs here/grpo-8/global_step_50").mkdir(parents=True)
+    jobs = [compose(job) for job in jobs_of("evaluate.sh", tmp_path, model, "grpo-8", "50")]
+    kinds = []
+    for config in jobs:
+        assert config["trainer"]["val_only"]
+        assert config["algorithm"].get("basis") is None
+        sampling = config["actor_rollout_ref"]["rollout"]["val_kwargs"]
+        kinds.append((sampling["n"], sampling["do_sample"], len(config["data"]["val_files"])))
+    assert kinds == [(32, True, 4), (1, False, 3)]
+
+
+def test_the_command_itself_takes_a_recipe(tmp_path: Path) -> None:
+    job, *_ = jobs_of(TRAINED[0], tmp_path)
     done = subprocess.run(
-        [sys.executable, *job[1:], "--cfg", "job"],
+        [sys.executable, "-m", "verl.trainer.main_ppo", *job, "--cfg", "job"],
         capture_output=True,
         text=True,
         timeout=120,
@@ -150,15 +199,14 @@ def test_an_unknown_key_would_be_seen() -> None:
 @pytest.mark.slow
 def test_a_recipe_trains_and_its_checkpoint_is_evaluated(assets: Assets, tmp_path: Path) -> None:
     """The recipe's own words in the stock trainer, but for files, sizes and what a GPU needs."""
-    options = ["--model", "qwen3-4b", "--what", "train", "--what", "evaluate"]
-    script = CliRunner().invoke(command, options, catch_exceptions=False).output
-    _, calls = run_script(script, tmp_path)
     folder = tmp_path / "job"
     base = set(base_overrides(folder, assets, 1, tmp_path)) | {"reward.custom_reward_function.name"}
     base.add(METRICS_FILE.lstrip("+"))
-    training, *evaluations = [
-        [word for word in call[3:] if name(word) not in base] for call in calls
-    ]
+    files = tmp_path / "files"
+    (files / "runs here/grpo-basis-unb/global_step_2").mkdir(parents=True)
+    calls = jobs_of("qwen3-4b/grpo-basis-unb.sh", files)
+    calls += jobs_of("evaluate.sh", files, "qwen3-4b", "grpo-basis-unb", "2")
+    training, *evaluations = [[word for word in call if name(word) not in base] for call in calls]
     training += [
         f"+algorithm.basis.pass_rates={assets.pass_rates}",
         "+algorithm.basis.prompt_key_column=prompt_id",
@@ -169,7 +217,7 @@ def test_a_recipe_trains_and_its_checkpoint_is_evaluated(assets: Assets, tmp_pat
     assert [row["step"] for row in done.metrics] == [1, 2]
     assert all("basis/beta" in row for row in done.metrics)
     state = done.checkpoints / "global_step_2"
-    for words, rollouts in zip(evaluations, (32, 1), strict=False):
+    for words, rollouts in zip(evaluations, (32, 1), strict=True):
         scores = tmp_path / f"mean@{rollouts}.jsonl"
         chosen = [
             f"data.val_files=['{assets.validation}','{assets.validation}']",

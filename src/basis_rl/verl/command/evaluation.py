@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from basis_rl.verl.command.settings import METRICS_FILE, Choice
+from basis_rl.verl.command.settings import METRICS_FILE
 from basis_rl.verl.command.stages import MAIN
 from basis_rl.verl.command.text import array, comment, quoted
 from basis_rl.verl.paper.data import ASKED, GREEDY, SAMPLED, Benchmark
@@ -40,16 +40,23 @@ def preparation_of_benchmarks() -> list[str]:
     return lines
 
 
-def evaluation_lines(choice: Choice) -> list[str]:
-    """Lines that evaluate every checkpoint twice: sampled rollouts, and a greedy one."""
-    steps = " ".join(str(step) for step in evaluated_steps(choice.total_steps))
+def evaluation_lines(steps: str, *others: Setting) -> list[str]:
+    """Lines that evaluate checkpoints twice: sampled rollouts, and a greedy one.
+
+    Parameters
+    ----------
+    steps : str
+        Of the checkpoints, as words of bash.
+    *others : Setting
+        What verl wants besides, and evaluation does not depend on.
+    """
     return [
         *comment(
             "Figures 6 and 7 have steps 50 to 300 (every 50: assumed); Table 1 the last. Accuracy: "
             "val-core/<benchmark>/acc/mean@32 and mean@1, printed and in the files below. Every "
             "completion is kept beside them."
         ),
-        *array("evaluation", [Group("", _settings())]),
+        *array("evaluation", [Group("", (*_settings(), *others))]),
         *array("sampled", [Group("Section 5.2: avg@32", _sampled())]),
         *array("greedy", [Group("Section 5.2: one greedy rollout", _greedy())]),
         f"for step in {steps}; do",

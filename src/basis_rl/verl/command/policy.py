@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from basis_rl.verl.command.evaluation import (
     evaluated_steps,
@@ -17,13 +17,13 @@ from basis_rl.verl.command.stages import (
     Places,
     cache_lines,
     checkpoint_note,
-    foot,
+    finished,
     head,
     machines_note,
     prepare_lines,
     variables_lines,
 )
-from basis_rl.verl.command.text import array, comment, heading
+from basis_rl.verl.command.text import array, comment
 from basis_rl.verl.paper.data import DAPO
 from basis_rl.verl.paper.times import what_it_costs, what_the_cache_costs
 
@@ -48,6 +48,7 @@ _EQ5 = {
         "paper takes the mean over the whole batch."
     ),
 }
+_MORE = "More overrides of verl for training may follow: bash FILE trainer.save_freq=10"
 _GPG = (
     "GPG's factor is not in the paper. verl's own gpg estimator multiplies advantages by "
     "rollouts / nonzero rewards (assumed with 8 rollouts); another estimator has no such factor "
@@ -69,24 +70,24 @@ def policy_script(
     """
     builds = choice.of_baseline.pass_rates and places.pass_rates is None
     chosen = [stage for stage in stages if stage != "cache" or builds]
-    lines = [*head(_title(choice), _notes(choice), command), *_variables(choice, places)]
+    notes = [machines_note(choice), *run_notes(choice), _MORE]
+    lines = [*head(title_of(choice), notes, command), *_variables(choice, places)]
     if {"check", "train", "evaluate"} & set(chosen):
         lines += ["", *array("common", common_groups(choice))]
     if {"check", "train"} & set(chosen):
         lines += array("training", training_groups(choice))
-    parts: dict[str, Callable[[], list[str]]] = {
+    parts = {
         "prepare": lambda: _prepare(places),
         "cache": lambda: _cache(choice),
         "check": lambda: [CHECK],
         "train": lambda: _train(choice),
-        "evaluate": lambda: evaluation_lines(choice),
+        "evaluate": lambda: _evaluate(choice),
     }
-    for number, stage in enumerate(chosen, 1):
-        lines += [*heading(number, _HEADINGS[stage]), *parts[stage]()]
-    return "\n".join([*lines, *foot()]) + "\n"
+    return finished(lines, chosen, _HEADINGS, parts)
 
 
-def _title(choice: Choice) -> str:
+def title_of(choice: Choice) -> str:
+    """What a run is, in a sentence."""
     rollouts = choice.of_baseline.rollouts
     each = "one rollout" if rollouts == 1 else f"{rollouts} rollouts"
     return (
@@ -95,17 +96,14 @@ def _title(choice: Choice) -> str:
     )
 
 
-def _notes(choice: Choice) -> list[str]:
-    cost = what_it_costs(choice.model, choice.objective, choice.baseline, choice.total_steps)
-    notes = [machines_note(choice), cost]
+def run_notes(choice: Choice) -> list[str]:
+    """What a run costs, and what its baseline and its objective leave open."""
+    notes = [what_it_costs(choice.model, choice.objective, choice.baseline, choice.total_steps)]
     if choice.of_baseline.variant is not None:
         notes.append(_EQ5[choice.preset])
     if choice.objective == "gpg":
         notes.append(_GPG)
-    return [
-        *notes,
-        "More overrides of verl for training may follow: bash FILE trainer.save_freq=10",
-    ]
+    return notes
 
 
 def _variables(choice: Choice, places: Places) -> list[str]:
@@ -131,3 +129,7 @@ def _train(choice: Choice) -> list[str]:
         'mkdir -p "$run"',
         *TRAIN,
     ]
+
+
+def _evaluate(choice: Choice) -> list[str]:
+    return evaluation_lines(" ".join(str(step) for step in evaluated_steps(choice.total_steps)))

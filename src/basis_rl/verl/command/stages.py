@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from basis_rl.errors import ConfigError, nearest
 from basis_rl.verl.command.settings import METRICS_FILE, Choice
-from basis_rl.verl.command.text import array, assignments, comment
+from basis_rl.verl.command.text import array, assignments, comment, heading
 from basis_rl.verl.paper.data import TrainingSet
 from basis_rl.verl.paper.setting import Group, Setting
 
+STRICT = "set -euo pipefail"
 STAGES = ("prepare", "cache", "check", "train", "evaluate")
 MAIN = "python -m verl.trainer.main_ppo"
 CHECK = 'basis-rl verl check "${common[@]}" "${training[@]}" "$@"'
 # verl's file logger begins its file anew at each start.
 METRICS = f"\"{METRICS_FILE}='$run/metrics-$(date +%s).jsonl'\""
 TRAIN = (f'{MAIN} "${{common[@]}}" "${{training[@]}}" \\', f'  {METRICS} "$@"')
-_SOURCES = (
+SOURCES = (
     "Beside each setting stands the place of the paper (arXiv 2605.27293) that says it; "
     '"assumed" is what the paper does not say.'
 )
@@ -60,20 +61,31 @@ def check_stages(stages: Sequence[str]) -> tuple[str, ...]:
     return tuple(stage for stage in STAGES if stage in chosen)
 
 
+def opening(title: str, notes: Sequence[str], command: str | None = None) -> list[str]:
+    """First lines of a file: what it is, and the command that prints it."""
+    lines = ["#!/usr/bin/env bash", *comment(title)]
+    for note in notes:
+        lines += comment(note)
+    return lines if command is None else [*lines, "#", f"#   {command}"]
+
+
 def head(title: str, notes: Sequence[str], command: str | None) -> list[str]:
     """First lines of a script."""
-    lines = ["#!/usr/bin/env bash", *comment(title)]
-    for note in (_SOURCES, *notes):
-        lines += comment(note)
-    if command is not None:
-        lines += ["#", f"#   {command}"]
     # A subshell: where the script is pasted, a failure does not end the terminal.
-    return [*lines, "(", "set -euo pipefail", ""]
+    return [*opening(title, (SOURCES, *notes), command), "(", STRICT, ""]
 
 
-def foot() -> list[str]:
-    """Last lines of a script."""
-    return [")"]
+def finished(
+    lines: Sequence[str],
+    stages: Sequence[str],
+    headings: Mapping[str, str],
+    parts: Mapping[str, Callable[[], list[str]]],
+) -> str:
+    """A script: its first lines, and its stages under numbered headings."""
+    text = list(lines)
+    for number, stage in enumerate(stages, 1):
+        text += [*heading(number, headings[stage]), *parts[stage]()]
+    return "\n".join([*text, ")"]) + "\n"
 
 
 def machines_note(choice: Choice) -> str:
@@ -149,17 +161,21 @@ def cache_lines(choice: Choice, data: str, offline: Setting, why: str) -> list[s
     why : str
         Source of the choice of prompts.
     """
-    settings = (
-        Setting("--model", "$model", "Section 4: the initial policy", expands=True),
-        Setting("--data", data, why, expands=True),
-        offline,
-        *rollout_settings(choice),
-        Setting("--seed", 0, "assumed"),
-    )
+    first, last = cache_settings(data, why)
+    settings = (*first, offline, *rollout_settings(choice), *last)
     return [
         *array("cache", [Group("", settings)]),
         'basis-rl cache build "${cache[@]}" --out "$pass_rates"',
     ]
+
+
+def cache_settings(data: str, why: str) -> tuple[tuple[Setting, ...], tuple[Setting, ...]]:
+    """Options of the pass rates beside those of their rollouts: before and after them."""
+    first = (
+        Setting("--model", "$model", "Section 4: the initial policy", expands=True),
+        Setting("--data", data, why, expands=True),
+    )
+    return first, (Setting("--seed", 0, "assumed"),)
 
 
 def rollout_settings(choice: Choice) -> tuple[Setting, ...]:

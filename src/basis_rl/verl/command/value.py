@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from basis_rl.errors import ConfigError
@@ -13,23 +13,25 @@ from basis_rl.verl.command.stages import (
     Places,
     cache_lines,
     checkpoint_note,
-    foot,
+    finished,
     head,
     machines_note,
     prepare_lines,
     rollout_settings,
     variables_lines,
 )
-from basis_rl.verl.command.text import array, comment, heading
+from basis_rl.verl.command.text import array, comment
 from basis_rl.verl.paper.data import MATH
 from basis_rl.verl.paper.setting import Group, Setting
 
 MODEL, OBJECTIVE, BASELINE = "qwen2.5-math-7b", "grpo", "grpo-8"
 FOLDER = "section-5.1"
 CHECKPOINTS = {"early": 10, "middle": 50, "late": 100}
-_OFFLINE = Setting("--n", 64, "Appendix A: n = 64 by default")
-_RECORDED = "$folder/recorded/validation.parquet"
-_TITLE = (
+OFFLINE = Setting("--n", 64, "Appendix A: n = 64 by default")
+WHY_RECORDED = "assumed: the prompts recorded below"
+UP_TO = "trainer.total_training_steps=$step"
+RECORDED = "$folder/recorded/validation.parquet"
+TITLE = (
     "Section 5.1: Qwen/Qwen2.5-Math-7B trained with GRPO on MATH Level 3-5; value estimates at an "
     "early, a middle and a late checkpoint against 256 rollouts of each prompt."
 )
@@ -72,21 +74,19 @@ def value_script(
     choice = replace(choice, steps=max(CHECKPOINTS.values()))
     needed = {"cache": places.pass_rates is None}
     chosen = [stage for stage in stages if needed.get(stage, True)]
-    lines = [*head(_TITLE, _notes(choice), command)]
+    lines = [*head(TITLE, _notes(choice), command)]
     lines += variables_lines(choice, places, FOLDER, pass_rates=True)
     if {"check", "train"} & set(chosen):
-        lines += ["", *array("common", _restated(common_groups(choice)))]
-        lines += array("training", _restated(training_groups(choice)))
-    parts: dict[str, Callable[[], list[str]]] = {
+        lines += ["", *array("common", restated(common_groups(choice)))]
+        lines += array("training", restated(training_groups(choice)))
+    parts = {
         "prepare": lambda: _prepare(places),
         "cache": lambda: _cache(choice),
         "check": lambda: [CHECK],
         "train": lambda: _train(choice),
         "evaluate": lambda: _figures(choice),
     }
-    for number, stage in enumerate(chosen, 1):
-        lines += [*heading(number, _HEADINGS[stage]), *parts[stage]()]
-    return "\n".join([*lines, *foot()]) + "\n"
+    return finished(lines, chosen, _HEADINGS, parts)
 
 
 def _notes(choice: Choice) -> list[str]:
@@ -97,7 +97,7 @@ def _checkpoints(between: str) -> str:
     return between.join(str(step) for step in CHECKPOINTS.values())
 
 
-def _restated(groups: Sequence[Group]) -> list[Group]:
+def restated(groups: Sequence[Group]) -> list[Group]:
     """Settings with what Section 5.1 says of them, which is little."""
     return [
         Group(group.title, tuple(_restate(each) for each in group.settings)) for group in groups
@@ -120,47 +120,76 @@ def _restate(setting: Setting) -> Setting:
 
 
 def _prepare(places: Places) -> list[str]:
-    lines = prepare_lines(MATH) if places.train is None else []
+    return [*(prepare_lines(MATH) if places.train is None else []), *recorded_lines()]
+
+
+def recorded_lines() -> list[str]:
+    """Lines that choose the prompts whose values are measured."""
     return [
-        *lines,
         *comment(
             "Values are measured on a random fifth of the training prompts (assumed; the paper has "
             "10 batches of 64 and 500 batches, and does not say out of how many)."
         ),
-        f'test -f "{_RECORDED}" || basis-rl verl prepare "$train" --verifier math \\',
+        f'test -f "{RECORDED}" || basis-rl verl prepare "$train" --verifier math \\',
         "  --answer-column reward_model.ground_truth --validation-fraction 0.2 \\",
         '  --out "$folder/recorded"',
     ]
 
 
 def _cache(choice: Choice) -> list[str]:
-    return cache_lines(choice, _RECORDED, _OFFLINE, "assumed: the prompts recorded below")
+    return cache_lines(choice, RECORDED, OFFLINE, WHY_RECORDED)
 
 
 def _train(choice: Choice) -> list[str]:
+    return [
+        *checkpoint_lines(choice),
+        'mkdir -p "$run"',
+        *until_each_checkpoint(TRAIN[0], f"{TRAIN[1]} {UP_TO}"),
+    ]
+
+
+def checkpoint_lines(choice: Choice) -> list[str]:
+    """Which checkpoints there are, and their size."""
     return [
         *comment(
             "Steps: Figure 2's files are called v_step10, v_step50 and v_step100; the text says "
             "early, middle and late."
         ),
         *checkpoint_note(choice, len(CHECKPOINTS)),
-        'mkdir -p "$run"',
+    ]
+
+
+def until_each_checkpoint(*training: str) -> list[str]:
+    """Lines that train to each checkpoint that there is not."""
+    return [
         f"for step in {_checkpoints(' ')}; do",
         '  saved="$(cat "$run/latest_checkpointed_iteration.txt" 2>/dev/null || echo 0)"',
         '  test "$saved" -ge "$step" || \\',
-        f"  {TRAIN[0]}",
-        f"  {TRAIN[1]} trainer.total_training_steps=$step",
+        *(f"  {line}" for line in training),
         "done",
     ]
 
 
 def _figures(choice: Choice) -> list[str]:
+    return figure_lines(*rollout_settings(choice))
+
+
+def figure_lines(*rollouts: Setting, others: str = "") -> list[str]:
+    """Lines that record rollouts under the checkpoints, and draw the figures.
+
+    Parameters
+    ----------
+    *rollouts : Setting
+        How they are sampled.
+    others : str
+        The same as words of bash.
+    """
     recording = (
-        Setting("--data", _RECORDED, "assumed: a fifth of the prompts", expands=True),
+        Setting("--data", RECORDED, "assumed: a fifth of the prompts", expands=True),
         Setting("--oracle", 256, "Section 5.1, Appendix A"),
         Setting("--rollouts", 8, "Appendix A: up to eight rewards a prompt"),
         Setting("--seed", 1, "assumed: not that of the pass rates"),
-        *rollout_settings(choice),
+        *rollouts,
     )
     drawing = (
         Setting("--batch-size", 64, "Appendix A"),
@@ -176,7 +205,7 @@ def _figures(choice: Choice) -> list[str]:
         '  name="${checkpoint%:*}" step="${checkpoint#*:}" merged="$run/merged/$name"',
         '  test -f "$merged/config.json" || python -m verl.model_merger merge --backend fsdp \\',
         '    --local_dir "$run/global_step_$step/actor" --target_dir "$merged"',
-        '  basis-rl lab record "$merged" "${recording[@]}" --step "$step" \\',
+        f'  basis-rl lab record "$merged" "${{recording[@]}}"{others} --step "$step" \\',
         '    --pass-rates "$pass_rates" --out "$run/$name.parquet"',
         "done",
         f"basis-rl lab figures {records} \\",
