@@ -112,6 +112,17 @@ def test_advantages_are_normalised_and_rows_without_a_verdict_stay_out(tmp_path:
     assert got[:5].std(ddof=1) == pytest.approx(1.0, abs=1e-3)
 
 
+@pytest.mark.parametrize("how", ["batch", "tokens"])
+def test_metrics_are_of_the_advantages_before_normalisation(tmp_path: Path, how: str) -> None:
+    batch = RewardBatch(KEYS, REWARDS, lengths=np.arange(1.0, COUNT + 1))
+    plain, expected = BasisRun.start(config(tmp_path), rows(COUNT)).advantages(batch)
+    made = config(tmp_path, normalize_advantages=how)
+    got, metrics = BasisRun.start(made, rows(COUNT)).advantages(batch)
+    assert metrics == expected
+    assert metrics["basis/advantage_std"] == pytest.approx(plain.std())
+    assert abs(got - plain).max() > 0.1
+
+
 # Prompts that change on their way
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import resource
 import sys
+from collections.abc import Iterator
 from contextvars import Context
 from pathlib import Path
 from typing import Any
@@ -340,6 +343,54 @@ def test_a_checkpoint_without_the_state_is_refused(tmp_path: Path) -> None:
         trainer._load_checkpoint()
     trainer.global_steps = 0  # from scratch
     trainer._load_checkpoint()
+
+
+def test_a_damaged_state_and_another_estimators_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer = started(config(tmp_path, **PREVIOUS))
+    trainer._save_checkpoint()
+    other = started(config(tmp_path, estimator="basis-online"))
+    with pytest.raises(StateError, match=r"global_step_5.*'basis'.*resume with the same"):
+        other._load_checkpoint()
+    file = tmp_path / "run" / "global_step_5" / "basis_state.json"
+    for content in (file.read_text()[:30], '{"estimator": "basis"}'):
+        file.write_text(content)
+        capsys.readouterr()
+        with pytest.raises(StateError, match=r"global_step_5.*earlier checkpoint"):
+            trainer._load_checkpoint()
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_checkpoint_or_a_record_that_cannot_be_written_is_named(
+    tmp_path: Path, queue: Queue, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer = started(config(tmp_path, **PREVIOUS))
+    names = [f"u{n}_0_0" for n in range(COUNT)]
+    fill(queue, names, list(range(COUNT)))
+    capsys.readouterr()
+    with no_space(), pytest.raises(BasisError, match=r"basis_state\.json: File too large"):
+        trainer._save_checkpoint()
+    assert not list((tmp_path / "run" / "global_step_5").iterdir())
+    with no_space(), pytest.raises(BasisError, match=r"rewards\.jsonl: .*record_rewards=false"):
+        step(trainer, queue, names, [tag()] * COUNT, REWARDS, full_mask(COUNT))
+    (tmp_path / "run" / "global_step_5").rmdir()
+    (tmp_path / "run" / "global_step_5").write_text("")
+    with pytest.raises(BasisError, match=r"cannot write .*global_step_5.*another folder"):
+        trainer._save_checkpoint()
+    assert len(capsys.readouterr().err.splitlines()) == 3
+    assert trainer.log == []  # verl did not name it its latest
+
+
+@contextlib.contextmanager
+def no_space() -> Iterator[None]:
+    """No file can grow."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_the_rewards_are_written_down_as_seen(tmp_path: Path, queue: Queue) -> None:

@@ -16,7 +16,7 @@ common+=(
 )
 rollouts+=(
   --max-tokens 2048                                         # assumed: as online (Appendix D)
-  --engine-option 'engine_options={max_model_len: 3072}'    # assumed: sized for the GPUs
+  --engine-option 'engine_options={max_model_len: 4096}'    # assumed: room for prompts that verl leaves out, as too long
 )
 offline+=(
   # Rollouts behind a pass rate

@@ -17,7 +17,7 @@ common+=(
 )
 rollouts+=(
   --max-tokens 4096                                         # assumed: as online (Appendix D)
-  --engine-option 'engine_options={max_model_len: 5120}'    # assumed: sized for the GPUs
+  --engine-option 'engine_options={max_model_len: 6144}'    # assumed: room for prompts that verl leaves out, as too long
 )
 offline+=(
   # Rollouts behind a pass rate

@@ -1,4 +1,4 @@
-"""Three steps and three more after a restart are six, for the estimator and what it logs."""
+"""Three steps and three more after a restart are six, for the estimator and what it writes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from assets import Assets
-from jobs import run_job
+from jobs import Job, run_job
+from sudden_end import WHEN
 
+from basis_rl.passrates.training_record import read_record
 from basis_rl.state_files import read_state
 
 BASIS = "+algorithm.basis"
@@ -78,3 +80,43 @@ def test_a_resumed_job_goes_on_as_if_it_had_not_stopped(
     states = [state(job.checkpoints / "global_step_6") for job in (whole, again)]
     assert equal(*states)
     assert not equal(states[0], state(whole.checkpoints / first))
+
+
+@pytest.mark.slow
+def test_a_job_that_is_killed_twice_repeats_what_was_not_saved(
+    assets: Assets, tmp_path: Path
+) -> None:
+    """After an estimate, and between the estimator's state and verl's own files."""
+    settings = overrides(assets, ["algorithm.adv_estimator=basis-online"])
+    settings.append("trainer.save_freq=2")
+
+    def run(name: str, when: str = "") -> Job:
+        environment, modules = {WHEN: when}, ["sudden_end"]
+        return run_job(
+            tmp_path / name, settings, assets=assets, environment=environment, modules=modules
+        )
+
+    whole = run("whole").check()
+    for when in ("update 4", "save 4"):
+        killed = run("killed", when)
+        assert killed.returncode != 0
+        latest = killed.checkpoints / "latest_checkpointed_iteration.txt"
+        assert latest.read_text() == "2"
+        assert batches(killed)[-1][0] == 3  # counted from 0: of step 4, which is not saved
+    half = killed.checkpoints / "global_step_4"
+    assert state(half)  # it would be the wrong one for the actor of step 2
+    assert not (half / "actor").exists()
+    again = run("killed").check()
+    assert again.lines(f"goes on from {again.checkpoints / 'global_step_2'}")
+    for step in (4, 6):
+        folder = f"global_step_{step}"
+        assert equal(*(state(job.checkpoints / folder) for job in (whole, again)))
+    assert batches(again) == batches(whole)  # what `basis-rl cache absorb` counts: each once
+    lines = (again.checkpoints / "basis_rewards.jsonl").read_text().splitlines()
+    assert len(lines) == 3 + 4 + 2 + 4  # a header for each job
+
+
+def batches(job: Job) -> list[tuple[int, list[str], list[float]]]:
+    """Step, keys and rewards of the batches that the record holds."""
+    record = read_record(job.checkpoints)
+    return [(batch.step, batch.keys, batch.rewards.tolist()) for batch in record]

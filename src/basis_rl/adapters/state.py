@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from basis_rl.adapters.option_names import OptionNames
-from basis_rl.errors import StateError
+from basis_rl.errors import BasisError, StateError
+from basis_rl.files import cannot_write
 from basis_rl.state_files import has_arrays, read_state, write_state
 
 ESTIMATOR = "basis_state"
@@ -28,13 +29,22 @@ class HasState(Protocol):
 
 
 def save_state(of: HasState, folder: str | Path, stem: str = ESTIMATOR) -> None:
-    """Write ``basis_state.json`` into a checkpoint folder, or ``.npz`` where it holds arrays."""
+    """Write ``basis_state.json`` into a checkpoint folder, or ``.npz`` where it holds arrays.
+
+    Raises
+    ------
+    BasisError
+        If it cannot be written.
+    """
     path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
     state = of.state_dict()
     used, other = SUFFIXES[::-1] if has_arrays(state) else SUFFIXES
-    write_state(state, path / (stem + used))
-    (path / (stem + other)).unlink(missing_ok=True)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        write_state(state, path / (stem + used))
+        (path / (stem + other)).unlink(missing_ok=True)
+    except OSError as error:
+        raise BasisError(cannot_write(path, error)) from error
 
 
 def load_state(

@@ -114,7 +114,8 @@ class Estimator(ABC):
             raise
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise StateError(
-                f"the saved state of {self.name!r} is damaged ({error!r}): delete it to start anew"
+                f"the saved state of {self.name!r} is damaged ({error!r}): resume from an earlier "
+                "checkpoint"
             ) from error
 
     def _state(self) -> State:

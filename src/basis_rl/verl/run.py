@@ -152,13 +152,14 @@ class BasisRun:
             self._record.write(batch)
         estimate = self.estimator.estimate(batch)
         self._watch.see(batch, estimate.advantages, self.estimator.name)
+        # Of the estimator alone: normalised advantages have one spread, whatever the baseline.
+        metrics = {name: float(value) for name, value in estimate.metrics.items()}
         verified = int(np.isfinite(batch.rewards).sum())
         if verified > 1:  # one alone has no spread
             estimate = normalize_advantages(estimate, batch, self.options.normalize_advantages)
         advantages = estimate.advantages
         if self._row_normalised:
             advantages = advantages * (len(batch) / max(verified, 1))
-        metrics = {name: float(value) for name, value in estimate.metrics.items()}
         if self.pass_rates is not None:
             metrics.setdefault("coverage", self.pass_rates.coverage(batch.keys))
         metrics["rows"] = float(len(batch))

@@ -25,6 +25,7 @@ SOURCES = (
 )
 _AS_ONLINE = "assumed: as online (Appendix D)"
 _SIZED = "assumed: sized for the GPUs"
+_LONGER = "assumed: room for prompts that verl leaves out, as too long"
 
 
 @dataclass(frozen=True)
@@ -193,18 +194,18 @@ def rollout_settings(choice: Choice) -> tuple[Setting, ...]:
 def _engine(choice: Choice) -> tuple[Setting, ...]:
     """All GPUs sample with vLLM: in this process for one, in Ray's workers for several."""
     size, total = choice.sizing().tensor_parallel, choice.gpus * choice.nodes
-    length = choice.of_model.sequence
+    length = choice.of_model.offline_sequence
     if total == 1:
         return (
             Setting("--engine", "vllm", _SIZED),
-            Setting("--engine-option", f"max_model_len={length}", _SIZED),
+            Setting("--engine-option", f"max_model_len={length}", _LONGER),
         )
     split = "" if size == 1 else f", tensor_parallel_size: {size}"
     words = [
         Setting("--engine", "ray", _SIZED),
         Setting("--engine-option", "engine=vllm", _SIZED),
         Setting("--engine-option", f"workers={total // size}", _SIZED),
-        Setting("--engine-option", f"engine_options={{max_model_len: {length}{split}}}", _SIZED),
+        Setting("--engine-option", f"engine_options={{max_model_len: {length}{split}}}", _LONGER),
     ]
     if size > 1:
         words.append(Setting("--engine-option", f"gpus_per_worker={size}", _SIZED))

@@ -48,6 +48,14 @@ class PaperModel:
         """Tokens of the longest prompt with the longest response."""
         return int(self.max_prompt.value) + int(self.max_response.value)
 
+    @property
+    def offline_sequence(self) -> int:
+        """Tokens that pass rates are sampled with: verl leaves longer prompts out, a build stops.
+
+        A prompt may be twice as long as in training, which is all that Qwen2.5-Math-7B takes.
+        """
+        return 2 * int(self.max_prompt.value) + int(self.max_response.value)
+
 
 _ROLLOUT = "actor_rollout_ref.rollout."
 _OTHER = "assumed: Appendix D gives it for Qwen2.5-Math-7B alone"
