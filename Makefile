@@ -35,10 +35,10 @@ INSTALL_VERL := $(PIP_VERL) --constraint $(CONSTRAINTS_VERL)
 
 help:
 	@echo "make demo      train SmolLM2-135M with one rollout per prompt; writes demo-report/"
-	@echo "make test      fast tests (7 minutes on 2 cores)"
+	@echo "make test      fast tests (8 minutes on 2 cores)"
 	@echo "make test-all  slow tests too, those with verl among them"
 	@echo "make test-vllm the vLLM engine and a vLLM server, on a CPU (2 minutes; 4 GB to set up)"
-	@echo "make test-verl verl's stock trainer with the plug-in, on a CPU (10 minutes; 2 GB to set up)"
+	@echo "make test-verl verl's stock trainer with the plug-in, on a CPU (8 minutes; 2 GB to set up)"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    ruff's formatter"
 	@echo "make bench     the figures quoted in the README and the docs"

@@ -54,9 +54,18 @@ def check(config: Any) -> None:
     ConfigError
         Of one line, which is the last of the process's output.
     """
+    from basis_rl.errors import BasisError
+
+    try:
+        _check(config)
+    except BasisError as error:
+        _say_last(error)
+        raise
+
+
+def _check(config: Any) -> None:
     from omegaconf import OmegaConf
 
-    from basis_rl.errors import BasisError
     from basis_rl.verl.settings import check_settings, uses_basis
 
     if not OmegaConf.is_config(config):
@@ -66,11 +75,7 @@ def check(config: Any) -> None:
         return
     _repeat_errors_of_workers()
     plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True)
-    try:
-        check_settings(plain)
-    except BasisError as error:
-        _say_last(error)
-        raise
+    check_settings(plain)
 
 
 def _repeat_errors_of_workers() -> None:
