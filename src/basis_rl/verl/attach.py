@@ -13,10 +13,10 @@ from basis_rl.errors import BasisError
 from basis_rl.files import cannot_write, check_writable
 from basis_rl.passrates.training_record import NAME
 from basis_rl.verl.option_names import VERL
-from basis_rl.verl.options import Config, is_ours
+from basis_rl.verl.options import Config, is_ours, section
 from basis_rl.verl.rows import media_columns
 from basis_rl.verl.run import RAW_PROMPT, BasisRun
-from basis_rl.verl.settings import check_settings, section, uses_basis
+from basis_rl.verl.settings import check_settings, uses_basis
 
 _ATTRIBUTE = "_basis_run"
 

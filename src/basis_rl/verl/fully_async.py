@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from basis_rl.adapters.rows import RowNames, shorten
-from basis_rl.batch import FloatArray, IntArray, RewardBatch
 from basis_rl.errors import BatchError, ConfigError
 from basis_rl.verl.advantages import Step, next_batch
 from basis_rl.verl.attach import (
@@ -26,11 +25,11 @@ from basis_rl.verl.attach import (
     training_rows,
 )
 from basis_rl.verl.option_names import VERL
-from basis_rl.verl.options import Config, is_ours, whole_number
+from basis_rl.verl.options import Config, is_ours, section, whole_number
 from basis_rl.verl.rows import column_names, media_columns, with_columns
 from basis_rl.verl.run import RAW_PROMPT, BasisRun, row_names
-from basis_rl.verl.settings import section, trainer_mode, uses_basis
-from basis_rl.verl.v1 import Names, expecting, sources, steps_so_far
+from basis_rl.verl.settings import trainer_mode, uses_basis
+from basis_rl.verl.steps import Names, began_with, estimate_of, expecting, steps_so_far
 
 # Name of a training prompt, by the hash of its content.
 ByPrompt = dict[str, tuple[str, "str | None"]]
@@ -175,37 +174,23 @@ def _names(known: ByPrompt, prompts: Sequence[Any]) -> Names:
 
 def _step(trainer: Any, run: BasisRun, names: Names, began: Any, logged: dict[str, float]) -> Step:
     """The next batch, whose estimate is logged."""
-    versions = _row_versions(began) if _versions_of(trainer) else None
-    now = trainer.current_param_version if _versions_of(trainer) else steps_so_far(trainer)
-
-    def estimate(rewards: FloatArray, lengths: FloatArray) -> FloatArray:
-        advantages, metrics = run.advantages(
-            RewardBatch(
-                [key for key, _ in names],
-                rewards,
-                sources=sources(names),
-                lengths=lengths,
-                step=steps_so_far(trainer),
-                policy_version=now,
-                row_versions=versions,
-            )
-        )
-        logged.update(metrics)
-        return advantages
-
+    version, versions = None, None
+    if _versions_of(trainer):
+        version, versions = trainer.current_param_version, began_with(began)
+    estimate = estimate_of(
+        run,
+        names,
+        logged.update,
+        step=steps_so_far(trainer),
+        policy_version=version,
+        row_versions=versions,
+    )
     return Step(np.ones(len(names), dtype=bool), None, estimate)
 
 
 def _versions_of(trainer: Any) -> bool:
     """Whether it is the fully asynchronous trainer, which counts the versions of its weights."""
     return hasattr(trainer, "current_param_version")
-
-
-def _row_versions(began: Any) -> IntArray | None:
-    """Version of the policy that began each row, where verl knows it."""
-    if began is None or any(version is None for version in began):
-        return None
-    return np.array([int(version) for version in began], dtype=np.int64)
 
 
 def _dataset(trainer: Any, config: Config) -> Any:

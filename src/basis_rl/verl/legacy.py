@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from basis_rl.batch import FloatArray, RewardBatch
+from basis_rl.batch import FloatArray
 from basis_rl.errors import BasisError
 from basis_rl.verl.advantages import Estimate, Known, Step, announce
 from basis_rl.verl.attach import (
@@ -19,7 +19,7 @@ from basis_rl.verl.attach import (
     start_run,
 )
 from basis_rl.verl.run import BasisRun
-from basis_rl.verl.v1 import Names, sources, steps_so_far
+from basis_rl.verl.steps import Names, estimate_of, steps_so_far
 
 _LOGGED = "_basis_logged"
 
@@ -86,20 +86,15 @@ def _known(trainer: Any, run: BasisRun, uids: list[str], columns: dict[str, Any]
 
 
 def _estimate(trainer: Any, run: BasisRun, names: Names, spent: float) -> Estimate:
-    def estimate(rewards: FloatArray, lengths: FloatArray) -> FloatArray:
+    logged: dict[str, float] = {}
+    estimate = estimate_of(run, names, logged.update, step=steps_so_far(trainer))
+
+    def timed(rewards: FloatArray, lengths: FloatArray) -> FloatArray:
         start = time.perf_counter()
-        batch = RewardBatch(
-            [key for key, _ in names],
-            rewards,
-            sources=sources(names),
-            lengths=lengths,
-            step=steps_so_far(trainer),
-            policy_version=steps_so_far(trainer),
-        )
         with plainly():
-            advantages, metrics = run.advantages(batch)
-        metrics["basis/time_ms"] = 1e3 * (spent + time.perf_counter() - start)
-        setattr(trainer, _LOGGED, metrics)
+            advantages = estimate(rewards, lengths)
+        logged["basis/time_ms"] = 1e3 * (spent + time.perf_counter() - start)
+        setattr(trainer, _LOGGED, logged)
         return advantages
 
-    return estimate
+    return timed

@@ -21,10 +21,10 @@ from basis_rl.passrates import PassRates
 from basis_rl.passrates.inspect.compare import Reward
 from basis_rl.verl.binary import check_scores
 from basis_rl.verl.option_names import VERL
-from basis_rl.verl.options import Config, Options
+from basis_rl.verl.options import Config, Options, section
 from basis_rl.verl.reward import check_rows, reward_of
 from basis_rl.verl.rows import check_media, column_names, training_keys, whole_columns, with_columns
-from basis_rl.verl.settings import check_settings, rows_seen, section
+from basis_rl.verl.settings import check_settings, rows_seen
 from basis_rl.verl.setup import check_prompts, open_estimator, run_provenance
 from basis_rl.verl.sizes import check_enough
 

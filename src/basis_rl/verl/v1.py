@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from basis_rl.batch import FloatArray, IntArray, RewardBatch
-from basis_rl.errors import BasisError
-from basis_rl.verl.advantages import Known, Step, next_batch
+from basis_rl.batch import FloatArray, IntArray
+from basis_rl.verl.advantages import Step, next_batch
 from basis_rl.verl.attach import load_checkpoint, plainly, run_of, save_checkpoint, start_run
 from basis_rl.verl.run import BasisRun
-
-Names = list[tuple[str, "str | None"]]
+from basis_rl.verl.steps import Names, began_with, estimate_of, expecting, steps_so_far
 
 
 def init_dataloader(trainer: Any, original: Callable[[], Any]) -> Any:
@@ -109,22 +107,14 @@ def _step(
     mask = np.zeros(len(batch.keys), dtype=bool)
     mask[real] = True
 
-    def estimate(rewards: FloatArray, lengths: FloatArray) -> FloatArray:
-        advantages, metrics = run.advantages(
-            RewardBatch(
-                [key for key, _ in names],
-                rewards,
-                sources=sources(names),
-                rollout_ids=rollouts,
-                lengths=lengths,
-                step=steps_so_far(trainer),
-                policy_version=steps_so_far(trainer),
-                row_versions=_versions(tags),
-            )
-        )
-        logged.update(metrics)
-        return advantages
-
+    estimate = estimate_of(
+        run,
+        names,
+        logged.update,
+        step=steps_so_far(trainer),
+        rollout_ids=rollouts,
+        row_versions=began_with([tag.get("min_global_steps") for tag in tags]),
+    )
     return Step(
         mask,
         _lengths(tags),
@@ -132,33 +122,6 @@ def _step(
         counts_mask=run.multi_turn,
         reward_rows=last_turns,
     )
-
-
-def expecting(step: Step, uids: list[str]) -> Known:
-    """The step, if verl computes advantages for the rows that it was made of."""
-
-    def known(index: list[str]) -> Step:
-        if index != uids:
-            raise BasisError(
-                f"verl asked for advantages of {len(index)} rows that are not those of its batch "
-                f"of {len(uids)}: remove what takes rows out of a batch, or sorts it, within "
-                "_compute_advantage"
-            )
-        return step
-
-    return known
-
-
-def steps_so_far(trainer: Any) -> int:
-    """Steps before this one, which verl counts from 1; the version of the policy that trains."""
-    return int(trainer.global_steps) - 1
-
-
-def sources(names: Names) -> list[str] | None:
-    """Sources of named rows; None where no column has them."""
-    if not names or names[0][1] is None:
-        return None
-    return [str(source) for _, source in names]
 
 
 def _rollouts(keys: list[str]) -> tuple[list[str] | None, IntArray | None]:
@@ -170,12 +133,6 @@ def _rollouts(keys: list[str]) -> tuple[list[str] | None, IntArray | None]:
     by_turn = sorted(range(len(keys)), key=lambda row: int(split[row][1]))
     last = {rollouts[row]: row for row in by_turn}  # later turns replace earlier ones
     return rollouts, np.array([last[rollout] for rollout in rollouts], dtype=np.int64)
-
-
-def _versions(tags: list[Mapping[str, Any]]) -> IntArray | None:
-    """Version of the policy that began each row, where verl knows it."""
-    versions = [tag.get("min_global_steps") for tag in tags]
-    return None if None in versions else np.array(versions, dtype=np.int64)
 
 
 def _lengths(tags: list[Mapping[str, Any]]) -> FloatArray:
